@@ -11,8 +11,9 @@ use toolcell_core::record::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 2] = [
+const FREE_OF: [(&str, &[&str]); 3] = [
     ("toolcell-core", &["wasmtime", "hyper", "clap", "rmcp", "indicatif"]),
+    ("toolcell-install", &["wasmtime", "clap", "rmcp", "indicatif"]),
     ("toolcell", &["clap", "rmcp", "indicatif", "rpassword"]),
 ];
 
@@ -133,7 +134,7 @@ fn families(text: &str) -> BTreeSet<&str> {
 /// The file that the table calls `file`.
 fn place(file: &str) -> PathBuf {
     match file.split_once('/') {
-        Some((package @ ("cli" | "core" | "sandbox" | "toolcell"), rest)) => {
+        Some((package @ ("cli" | "core" | "install" | "sandbox" | "toolcell"), rest)) => {
             root().join("host").join(package).join("src").join(rest)
         }
         _ => root().join(file),

@@ -4,7 +4,7 @@ use crate::support::{Toolcell, root, scratch};
 
 /// Commands, and words of their help.
 const HELP: &[(&[&str], &[&str])] = &[
-    (&["--help"], &["call", "describe", "build", "new", "policy", "doctor", "Exit codes", "70"]),
+    (&["--help"], &["call", "describe", "build", "new", "policy", "install", "doctor", "Exit codes", "70"]),
     (
         &["call", "--help"],
         &[
@@ -72,6 +72,16 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["verify", "--help"],
         &["FILE|REF", "--key", "--identity", "--issuer", "[[trust]]", "Exit 0", "Exit 6", "Exit 3"],
     ),
+    (
+        &["install", "--help"],
+        &["[REF]", "--name", "--allow-unsigned", "--locked", "--dry-run", "--yes", "--offline", "--user", "Examples:"],
+    ),
+    (&["remove", "--help"], &["NAME", "--user", "--json"]),
+    (&["list", "--help"], &["--user", "--json"]),
+    (&["update", "--help"], &["[NAME]", "--dry-run", "--yes", "[default: all]", "could do more"]),
+    (&["outdated", "--help"], &["--offline", "--json"]),
+    (&["info", "--help"], &["<REF>", "without running anything", "--json"]),
+    (&["store", "--help"], &["verify", "prune", "--json"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),

@@ -29,6 +29,7 @@ mod grants;
 mod help;
 mod hook_components;
 mod hooks;
+mod install;
 mod interrupts;
 mod javascript;
 mod json;

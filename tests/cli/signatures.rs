@@ -131,7 +131,6 @@ fn without_a_signature_nothing_is_verified() {
     let refused = place.verify(&[]).exits(3);
     assert!(refused.stderr.contains("names who must have signed it"), "{refused:?}");
     place.toolcell(&["verify", "missing.wasm"]).run().exits(2);
-    place.toolcell(&["verify", "."]).run().exits(2);
     place.toolcell(&["verify", "jq.wasm", "--signature=missing"]).run().exits(2);
     place.toolcell(&["verify", "jq.wasm", "--identity=me"]).run().exits(2);
 }
@@ -406,4 +405,32 @@ fn the_program_minisign_verifies_what_toolcell_signs_and_the_other_way_round() {
     }
     place.home.keep("jq.wasm", b"another");
     place.verify(&["--key=program.pub"]).exits(3);
+}
+
+#[test]
+fn an_install_remembers_the_signer_and_asks_about_another_one() {
+    let place = Place::new();
+    place.trust(&identity("*@acme.test", ISSUER));
+    let install = ["install", "./jq.wasm", "--name=jq", "--yes"];
+    let refused = place.toolcell(&install).run().exits(3);
+    assert!(refused.stderr.contains("[unsigned]"), "{refused:?}");
+    place.sign(&place.sigstore.message(b"another", &Wanted::default()));
+    let refused = place.toolcell(&install).run().exits(3);
+    assert!(refused.stderr.contains("[signature_replayed]"), "{refused:?}");
+    assert!(!place.file("toolcell.lock").exists());
+    place.sign(&place.sigstore.message(&place.artifact, &Wanted::default()));
+    place.toolcell(&install).run().exits(0);
+    assert!(std::fs::read_to_string(place.file("toolcell.lock")).unwrap().contains(IDENTITY));
+    let other = Wanted { identity: "other@acme.test", ..Wanted::default() };
+    place.sign(&place.sigstore.message(&place.artifact, &other));
+    let asked = place.toolcell(&["update", "jq"]).run();
+    let said = format!("{}{}", asked.stdout, asked.stderr);
+    for words in [IDENTITY, "other@acme.test", "[install_needs_consent]"] {
+        assert!(said.contains(words), "{words}: {asked:?}");
+    }
+    place.sign(&turned(&place.sigstore.message(&place.artifact, &other), "/messageSignature/signature"));
+    let refused = place.toolcell(&["update", "jq", "--yes"]).run().exits(3);
+    assert!(refused.stderr.contains("[signature_invalid]"), "{refused:?}");
+    let lock = std::fs::read_to_string(place.file("toolcell.lock")).unwrap();
+    assert!(lock.contains(IDENTITY) && !lock.contains("other@acme.test"), "{lock}");
 }

@@ -263,7 +263,20 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("managed_key", &[], &["cli::signatures::a_managed_key"]),
     ("minisign", &[], &["cli::signatures::minisign_signs"]),
     ("trust_policy", &[], &["cli::signatures::a_keyless_signature"]),
-    ("unsigned", &[], &["unit:signature::"]),
+    ("fetched_bytes", &[], &["unit:source::tests::a_sink_counts"]),
+    ("fetched_digests", &[], &["cli::install::locks::locked_bytes_that_changed"]),
+    ("redirect_schemes", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
+    ("redirect_addresses", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
+    ("offline", &[], &["cli::install::locks::without_a_network"]),
+    ("unsigned", &[], &["cli::install::web::a_url_is_installed", "unit:signature::"]),
+    ("install_consent", &[], &["cli::install::nothing_is_installed_without_consent"]),
+    ("store_digests", &[], &["cli::install::a_component_that_was_changed_in_the_store"]),
+    ("confirmed_locks", &[], &["cli::install::locks::a_lock_that_was_edited"]),
+    ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
+    ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
+    ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
+    ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
+    ("changed_words", &[], &["cli::install::updates::changed_words"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.
@@ -318,17 +331,8 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
             true => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
                 cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib"]);
-                cargo.args([
-                    "-p",
-                    "toolcell-core",
-                    "-p",
-                    "toolcell-sandbox",
-                    "-p",
-                    "toolcell-install",
-                    "-p",
-                    "toolcell-cli",
-                    "--",
-                ]);
+                cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
+                cargo.args(["-p", "toolcell-cli", "--"]);
                 cargo
             }
         };

@@ -59,6 +59,8 @@ fn kind_of(value: &Value) -> Option<&'static str> {
     match fields.as_slice() {
         ["checks"] => Some("doctor"),
         ["secrets"] => Some("secret-list"),
+        ["installed"] => Some("installed-list"),
+        ["lock", "dry_run", "tools", "errors"] => Some("install"),
         ["approvals"] => Some("approvals-list"),
         ["state", "approval", ..] => Some("approvals-show"),
         ["declarations", ..] => Some("describe"),

@@ -10,13 +10,18 @@ pub mod digest;
 pub mod reference;
 pub mod source;
 
+pub mod absent;
 pub mod ceiling;
 pub mod lock;
+pub mod obtain;
+pub mod place;
 pub mod plan;
 pub mod store;
+pub mod words;
 
 pub mod local;
 pub mod registry;
+pub mod tls;
 pub mod web;
 
 pub mod signature;

@@ -1,1 +1,109 @@
-//! Files and built folders as a source of components.
+//! Files, and source folders that were built, as a source of components.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::source::{
+    COMPONENT_BYTES_MAX, MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source,
+    too_large,
+};
+
+/// The endings of the files that a signature beside a component has, and what they are.
+pub const SIGNATURES: [(&str, &str); 2] = [(".minisig", MINISIGN), (".sigstore.json", SIGSTORE_BUNDLE)];
+
+/// Returns the component of a file or of a source folder that was built.
+type Locate = dyn Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync;
+
+/// The files of this machine.
+pub struct Local {
+    locate: Box<Locate>,
+}
+
+impl Local {
+    /// `locate` returns the component of a path, which may be a source folder, and builds nothing.
+    pub fn new(locate: impl Fn(&Path) -> Result<PathBuf, Refusal> + Send + Sync + 'static) -> Self {
+        Self { locate: Box::new(locate) }
+    }
+
+    fn file(&self, reference: &Reference) -> Result<PathBuf, Refusal> {
+        match reference {
+            Reference::Path(path) => (self.locate)(path),
+            other => Err(Refusal::host_fault(format!("{other} is not a path"))),
+        }
+    }
+}
+
+impl Source for Local {
+    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
+        Box::pin(async move {
+            let bytes = read(&self.file(reference)?, COMPONENT_BYTES_MAX)?;
+            Ok(Resolved {
+                reference: reference.clone(),
+                manifest: None,
+                component: Some(Digest::of(&bytes)),
+                size: Some(bytes.len() as u64),
+                annotations: BTreeMap::new(),
+            })
+        })
+    }
+
+    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move { sink.write(&read(&self.file(&resolved.reference)?, COMPONENT_BYTES_MAX)?) })
+    }
+
+    fn referrers<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        kind: ReferrerKind,
+    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
+        Box::pin(async move {
+            let mut found = Vec::new();
+            if kind == ReferrerKind::Sbom {
+                return Ok(found);
+            }
+            let file = self.file(&resolved.reference)?;
+            for (ending, media_type) in SIGNATURES {
+                let mut name = file.clone().into_os_string();
+                name.push(ending);
+                let beside = PathBuf::from(name);
+                if beside.symlink_metadata().is_ok() {
+                    let bytes = read(&beside, REFERRER_BYTES_MAX)?;
+                    found.push(Referrer {
+                        media_type: media_type.to_owned(),
+                        found: beside.display().to_string(),
+                        bytes,
+                    });
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
+    let unreadable = |error: std::io::Error| {
+        let message = format!("cannot read {}: {error}; name a file that you may read", path.display());
+        Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+    };
+    // Without NONBLOCK, a named pipe would block the reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(std::io::Error::other("it is not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(too_large(bytes_max)),
+        false => Ok(bytes),
+    }
+}

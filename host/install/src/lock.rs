@@ -1,7 +1,31 @@
-//! `toolcell.lock`: which bytes each installed name stands for.
+//! `toolcell.lock`, beside `toolcell.toml`: which bytes each installed name stands for.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::approval::{Whitespace, visible};
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::verifier::Signer;
+
+/// Name of the file.
+pub const FILE_NAME: &str = "toolcell.lock";
+/// The version of its format.
+pub const VERSION: i64 = 1;
+/// Maximum size of the file, in bytes.
+pub const BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of entries.
+const ENTRIES_MAX: usize = 4_096;
 /// Maximum length of the name of an installed tool.
 const NAME_MAX: usize = 64;
+/// Maximum length of a quoted problem, in characters, because a lock can come from others.
+const PROBLEM_CHARS_MAX: usize = 200;
+
+const HEADER: &str =
+    "# Written by `toolcell install`: the bytes that each name stands for. Commit it; do not edit it.\n";
 
 /// Whether an installed tool can have this name: letters, digits, `_` and `-`, beginning with a letter or a digit, so
 /// that it is no path and no option.
@@ -10,4 +34,232 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= NAME_MAX
         && text.bytes().next().is_some_and(is_word)
         && text.bytes().all(|byte| is_word(byte) || b"_-".contains(&byte))
+}
+
+/// The lock beside the file `config`, a `toolcell.toml`.
+pub fn beside(config: &Path) -> PathBuf {
+    config.with_file_name(FILE_NAME)
+}
+
+/// What one name stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The name by which the tool is called.
+    pub name: String,
+    /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`.
+    pub reference: String,
+    /// What was resolved and is signed: the manifest in a registry, or else the component.
+    pub digest: Digest,
+    /// The component, whose bytes are in the store.
+    pub component: Digest,
+    /// Size of the component, in bytes.
+    pub size: u64,
+    /// The version that the publisher gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Of what it could ever ask for.
+    pub ceiling: Digest,
+    /// Of everything that it declares: names, descriptions, schemas, profiles.
+    pub declarations: Digest,
+    /// The qualified names of its tools, which no other component can claim in a rule.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// The ids of its tools.
+    #[serde(default)]
+    pub tool_ids: Vec<String>,
+    /// Whether `[tools]` of `toolcell.toml` names it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub declared: bool,
+    /// Whether it was said that it may be unsigned.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_unsigned: bool,
+    /// Who signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<Signer>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Entry {
+    /// The reference; `folder` is that of the lock.
+    ///
+    /// # Errors
+    ///
+    /// A reference that toolcell did not write.
+    pub fn reference(&self, folder: &Path) -> Result<Reference, Refusal> {
+        Reference::parse(&self.reference, folder)
+    }
+
+    /// Whether it binds the names of the tool with these words to other bytes than `component`.
+    pub fn claims(&self, name: &str) -> bool {
+        self.name == name || self.tools.iter().chain(&self.tool_ids).any(|known| known == name)
+    }
+}
+
+/// How `reference` is written into a lock in `folder`.
+pub fn written(reference: &Reference, folder: &Path) -> String {
+    match reference {
+        Reference::Path(path) => match path.strip_prefix(folder) {
+            Ok(inner) => format!("./{}", inner.display()),
+            Err(_) => reference.to_string(),
+        },
+        _ => reference.to_string(),
+    }
+}
+
+/// The entries of a lock, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock(pub BTreeMap<String, Entry>);
+
+/// The file, as it is written. Entries are sorted by name.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: i64,
+    #[serde(default, rename = "tool")]
+    tools: Vec<Entry>,
+}
+
+impl Lock {
+    /// Parses `text`; `place` is the file, for messages.
+    ///
+    /// # Errors
+    ///
+    /// A version of the format that this program does not know, an unknown field, a name that is there twice.
+    pub fn parse(text: &str, place: &Path) -> Result<Self, Refusal> {
+        let entries = entries(text).map_err(|why| unreadable(place, &why))?;
+        let mut lock = Self::default();
+        for entry in entries {
+            let name = entry.name.clone();
+            if lock.0.insert(name.clone(), entry).is_some() {
+                return Err(unreadable(place, &format!("`{name}` is there twice")));
+            }
+        }
+        Ok(lock)
+    }
+
+    /// The text of the file.
+    ///
+    /// # Errors
+    ///
+    /// None that a parsed lock can have.
+    pub fn to_text(&self) -> Result<String, Refusal> {
+        text_of(self.0.values().cloned().collect())
+    }
+}
+
+/// Parses a list of entries, in which a name may be there twice.
+pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
+    let shortened = |error: toml::de::Error| {
+        let line = error.span().map(|span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
+        let why: String = error.message().chars().take(PROBLEM_CHARS_MAX).collect();
+        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        format!("{place}{}", visible(&why, Whitespace::WrittenOut))
+    };
+    let table: toml::Table = toml::from_str(text).map_err(shortened)?;
+    // Looked at first, because another version may have other fields.
+    match table.get("version").and_then(toml::Value::as_integer) {
+        Some(VERSION) => {}
+        Some(other) => {
+            return Err(format!(
+                "its format has the version {other}, and this toolcell knows {VERSION}: update toolcell"
+            ));
+        }
+        None => return Err("it has no `version`".to_owned()),
+    }
+    let written: Written = toml::from_str(text).map_err(shortened)?;
+    if written.tools.len() > ENTRIES_MAX {
+        return Err(format!("it has more than {ENTRIES_MAX} tools"));
+    }
+    match written.tools.iter().find(|entry| !is_name(&entry.name)) {
+        Some(entry) => Err(format!("`{}` is not the name of a tool", visible(&entry.name, Whitespace::WrittenOut))),
+        None => Ok(written.tools),
+    }
+}
+
+pub(crate) fn text_of(tools: Vec<Entry>) -> Result<String, Refusal> {
+    let text = toml::to_string(&Written { version: VERSION, tools });
+    text.map(|text| format!("{HEADER}{text}"))
+        .map_err(|error| Refusal::host_fault(format!("cannot write a lock: {error}")))
+}
+
+/// The refusal of a lock that cannot be read.
+pub(crate) fn unreadable(place: &Path, why: &str) -> Refusal {
+    let message =
+        format!("{} cannot be read: {why}; restore it, or remove it and run `toolcell install`", place.display());
+    Refusal::new(ErrorClass::SetupRequired, "lock_unreadable", message)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn entry(name: &str) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            reference: format!("oci://ghcr.io/x/{name}:1"),
+            digest: Digest::of(b"manifest"),
+            component: Digest::of(name.as_bytes()),
+            size: 7,
+            version: Some("1.0.0".to_owned()),
+            ceiling: Digest::of(b"ceiling"),
+            declarations: Digest::of(b"declarations"),
+            tools: vec![format!("{name}.{name}")],
+            tool_ids: vec![format!("{name}.id")],
+            declared: false,
+            allow_unsigned: false,
+            signer: Some(Signer::Identity { identity: "me@x".to_owned(), issuer: "https://issuer".to_owned() }),
+        }
+    }
+
+    #[test]
+    fn a_lock_has_one_spelling() {
+        let mut lock = Lock::default();
+        for name in ["b", "a"] {
+            lock.0.insert(name.to_owned(), entry(name));
+        }
+        let unsigned = Entry { signer: None, version: None, declared: true, allow_unsigned: true, ..entry("c") };
+        lock.0.insert("c".to_owned(), unsigned);
+        let text = lock.to_text().unwrap();
+        let again = Lock::parse(&text, Path::new("l")).unwrap();
+        assert_eq!((&again, again.to_text().unwrap()), (&lock, text.clone()));
+        assert!(text.starts_with("# ") && text.find("name = \"a\"") < text.find("name = \"b\""), "{text}");
+    }
+
+    #[test]
+    fn what_this_program_does_not_know_is_refused() {
+        let one = Lock([("a".to_owned(), entry("a"))].into()).to_text().unwrap();
+        for (text, why) in [
+            (one.replace("version = 1\n", "version = 2\n"), "knows 1: update toolcell"),
+            (one.replace("version = 1\n", ""), "no `version`"),
+            (one.replace("size = 7", "size = 7\nmore = 1"), "unknown field `more`"),
+            (
+                format!("{one}\n{}", one.split_once("[[tool]]").map(|(_, rest)| format!("[[tool]]{rest}")).unwrap()),
+                "twice",
+            ),
+            (one.replace("name = \"a\"", "name = \"../a\""), "not the name of a tool"),
+            (one.replace("sha256:", "sha512:"), "not a digest"),
+            ("version = ".to_owned(), "line 1"),
+        ] {
+            let refusal = Lock::parse(&text, Path::new("/p/toolcell.lock")).unwrap_err();
+            assert_eq!(refusal.code, "lock_unreadable");
+            assert!(refusal.message.contains(why) && refusal.message.contains("/p/toolcell.lock"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_project_is_relative_to_the_lock() {
+        let folder = Path::new("/p");
+        for (path, text) in [("/p/tools/a.wasm", "./tools/a.wasm"), ("/other/a.wasm", "/other/a.wasm")] {
+            let reference = Reference::Path(path.into());
+            assert_eq!(written(&reference, folder), text);
+            assert_eq!(Reference::parse(text, folder).unwrap(), reference);
+        }
+        for (name, is) in [("jq", true), ("a-b_2", true), ("", false), ("-a", false), ("a.b", false), ("a/b", false)] {
+            assert_eq!(is_name(name), is, "{name}");
+        }
+    }
 }

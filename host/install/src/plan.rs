@@ -1,1 +1,278 @@
-//! What an install or an update would change, and whether it asks.
+//! What an install or an update would change, and whether it asks. An update that grows nothing goes through.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::ceiling::{Ceiling, Difference};
+use crate::lock::Entry;
+use crate::words::{Line, Words};
+
+/// What a name could stand for, or stands for.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its entry of the lock.
+    pub entry: Entry,
+    /// What it could ever ask for, and what it declares. `None` if its component is not in the store any more.
+    pub declared: Option<(Ceiling, Words)>,
+}
+
+/// One thing that the user is asked about, or told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Change {
+    /// Nothing was installed under this name.
+    First,
+    /// The name came from elsewhere.
+    Reference {
+        /// Where from, as in the lock.
+        before: String,
+        /// Where from, as it would be.
+        after: String,
+    },
+    /// Another signer vouches for it, or none. In words.
+    Signer {
+        /// `None` if it was unsigned.
+        before: Option<String>,
+        /// `None` if it is unsigned.
+        after: Option<String>,
+    },
+    /// It could ask for more.
+    Ceiling(Difference),
+    /// It could ask for less, and for nothing more.
+    SmallerCeiling(Difference),
+    /// It says other things of itself.
+    Words {
+        /// As a diff.
+        lines: Vec<Line>,
+    },
+    /// What the earlier one declared is not known, because its component is not in the store.
+    Unknown,
+    /// An unsigned version with a lower number.
+    Older {
+        /// The version in the lock.
+        before: String,
+        /// The version that would replace it.
+        after: String,
+    },
+    /// It had a version, and has none.
+    Unversioned {
+        /// The version in the lock.
+        before: String,
+    },
+    /// It may be unsigned, as was said, and that was not so before.
+    MayBeUnsigned,
+}
+
+impl Change {
+    /// Whether the user has to agree.
+    pub fn asks(&self) -> bool {
+        !matches!(self, Self::SmallerCeiling(_))
+    }
+}
+
+/// What would change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Whether the name stands for these bytes already, and all is as it was.
+    pub is_same: bool,
+    /// What the user should read.
+    pub changes: Vec<Change>,
+}
+
+impl Plan {
+    /// Compares `after` with `before`, what the user last confirmed for the name.
+    ///
+    /// # Errors
+    ///
+    /// An older version in place of a signed one.
+    pub fn new(before: Option<&Version>, after: &Version) -> Result<Self, Refusal> {
+        let Some(before) = before else { return Ok(Self { is_same: false, changes: vec![Change::First] }) };
+        let (old, new) = (&before.entry, &after.entry);
+        let mut changes = versions(old, new)?;
+        if old.reference != new.reference {
+            changes.push(Change::Reference { before: old.reference.clone(), after: new.reference.clone() });
+        }
+        if old.signer != new.signer && guard!("pinned_signers") {
+            let words = |entry: &Entry| entry.signer.as_ref().map(ToString::to_string);
+            changes.push(Change::Signer { before: words(old), after: words(new) });
+        }
+        if new.allow_unsigned && !old.allow_unsigned {
+            changes.push(Change::MayBeUnsigned);
+        }
+        changes.extend(declarations(before, after));
+        let is_same = changes.is_empty() && Entry { declared: old.declared, ..new.clone() } == *old;
+        Ok(Self { is_same, changes })
+    }
+
+    /// Whether the user has to agree.
+    pub fn asks(&self) -> bool {
+        self.changes.iter().any(Change::asks)
+    }
+}
+
+/// What differs in what two versions declare.
+fn declarations(before: &Version, after: &Version) -> Vec<Change> {
+    let (old, new) = (&before.entry, &after.entry);
+    if (old.ceiling, old.declarations) == (new.ceiling, new.declarations) {
+        return Vec::new();
+    }
+    let (Some((old_ceiling, old_words)), Some((ceiling, words))) = (&before.declared, &after.declared) else {
+        return vec![Change::Unknown];
+    };
+    let mut changes = Vec::new();
+    let difference = old_ceiling.difference(ceiling);
+    if !difference.grown.is_empty() && guard!("larger_ceilings") {
+        changes.push(Change::Ceiling(difference));
+    } else if !difference.shrunk.is_empty() {
+        changes.push(Change::SmallerCeiling(difference));
+    }
+    let lines = old_words.difference(words);
+    if !lines.is_empty() && guard!("changed_words") {
+        changes.push(Change::Words { lines });
+    }
+    changes
+}
+
+/// What the numbers of two versions say.
+///
+/// # Errors
+///
+/// An older version in place of a signed one: its holes are known.
+fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
+    let Some(before) = &old.version else { return Ok(Vec::new()) };
+    let Some(after) = &new.version else { return Ok(vec![Change::Unversioned { before: before.clone() }]) };
+    if compare(after, before) != Some(Ordering::Less) {
+        return Ok(Vec::new());
+    }
+    if old.signer.is_some() && guard!("downgrades") {
+        let message = format!(
+            "`{}`: version {after} is older than {before}, which is installed and signed, so it could bring back what was \
+             repaired: if you mean it, run `toolcell remove {}`, and install it again",
+            old.name, old.name
+        );
+        return Err(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message));
+    }
+    Ok(vec![Change::Older { before: before.clone(), after: after.clone() }])
+}
+
+/// Compares two versions as semver does; `None` if one of them has no order.
+fn compare(one: &str, other: &str) -> Option<Ordering> {
+    let ((one, one_pre), (other, other_pre)) = (numbers(one)?, numbers(other)?);
+    let length = one.len().max(other.len());
+    let padded = |mut numbers: Vec<u64>| {
+        numbers.resize(length, 0);
+        numbers
+    };
+    let by_pre = match (one_pre.is_empty(), other_pre.is_empty()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => pre(one_pre, other_pre),
+    };
+    Some(padded(one).cmp(&padded(other)).then(by_pre))
+}
+
+/// The numbers of a version, and what follows `-`.
+fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    let version = version.split_once('+').map_or(version, |(version, _)| version);
+    let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
+    let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+    Some((numbers?, pre))
+}
+
+fn pre(one: &str, other: &str) -> Ordering {
+    let (mut one, mut other) = (one.split('.'), other.split('.'));
+    loop {
+        let order = match (one.next(), other.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(one), Some(other)) => match (one.parse::<u64>(), other.parse::<u64>()) {
+                (Ok(one), Ok(other)) => one.cmp(&other),
+                (Ok(_), Err(_)) => Ordering::Less,
+                (Err(_), Ok(_)) => Ordering::Greater,
+                (Err(_), Err(_)) => one.cmp(other),
+            },
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+    use crate::lock::tests::entry;
+    use crate::verifier::Signer;
+
+    fn version(change: impl FnOnce(&mut Entry)) -> Version {
+        let mut entry = entry("a");
+        change(&mut entry);
+        Version { entry, declared: None }
+    }
+
+    fn kinds(plan: &Plan) -> Vec<String> {
+        let value = serde_json::to_value(&plan.changes).unwrap();
+        value.as_array().unwrap().iter().map(|change| change["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn an_update_that_grows_nothing_goes_through() {
+        let before = version(|_| {});
+        let after = version(|entry| {
+            entry.digest = Digest::of(b"new");
+            entry.component = Digest::of(b"new component");
+            entry.version = Some("1.1.0".to_owned());
+        });
+        let plan = Plan::new(Some(&before), &after).unwrap();
+        assert_eq!((plan.is_same, plan.asks(), kinds(&plan)), (false, false, Vec::new()));
+        assert!(Plan::new(Some(&before), &before).unwrap().is_same);
+        let first = Plan::new(None, &after).unwrap();
+        assert_eq!((first.asks(), kinds(&first)), (true, vec!["first".to_owned()]));
+    }
+
+    #[test]
+    fn whatever_else_changes_asks() {
+        let before = version(|_| {});
+        let other = Signer::Key { fingerprint: "sha256:00".to_owned() };
+        for (after, kind) in [
+            (version(|entry| entry.signer = Some(other)), "signer"),
+            (version(|entry| entry.signer = None), "signer"),
+            (version(|entry| entry.reference = "oci://evil.example/a:1".to_owned()), "reference"),
+            (version(|entry| entry.declarations = Digest::of(b"other")), "unknown"),
+            (version(|entry| entry.version = None), "unversioned"),
+            (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
+        ] {
+            let plan = Plan::new(Some(&before), &after).unwrap();
+            assert_eq!((plan.asks(), plan.is_same, kinds(&plan)), (true, false, vec![kind.to_owned()]));
+        }
+    }
+
+    #[test]
+    fn a_signed_version_is_never_replaced_by_an_older_one() {
+        let signed = version(|entry| entry.version = Some("1.10.0".to_owned()));
+        let older = version(|entry| entry.version = Some("1.9.9".to_owned()));
+        assert_eq!(Plan::new(Some(&signed), &older).unwrap_err().code, "downgrade");
+        let unsigned = Version { entry: Entry { signer: None, ..signed.entry }, declared: None };
+        let older = Version { entry: Entry { signer: None, ..older.entry }, declared: None };
+        assert_eq!(kinds(&Plan::new(Some(&unsigned), &older).unwrap()), ["older"]);
+    }
+
+    #[test]
+    fn versions_have_the_order_of_semver() {
+        let ordered =
+            ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "v1.2", "1.10"];
+        for (at, one) in ordered.iter().enumerate() {
+            for (other_at, other) in ordered.iter().enumerate() {
+                assert_eq!(compare(one, other), Some(at.cmp(&other_at)), "{one} {other}");
+            }
+        }
+        assert_eq!(compare("1.0+a", "1.0.0+b"), Some(Ordering::Equal));
+        assert_eq!(compare("latest", "1.0"), None);
+    }
+}

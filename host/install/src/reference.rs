@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::record::{ErrorClass, Refusal};
 use url::{Host, Url};
 
@@ -200,8 +201,10 @@ fn parse_url(text: &str) -> Result<Url, String> {
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_loopback(&url) => Ok(url),
-        "http" => Err("`http` is for this machine alone, because anybody on the way can change the bytes; use `https`"
-            .to_owned()),
+        "http" => {
+            Err("`http` is for this machine alone, because anybody on the way can change the bytes; use `https`"
+                .to_owned())
+        }
         other => Err(format!("`{other}` is not supported; use `oci`, `https` or a path")),
     }
 }
@@ -219,7 +222,8 @@ pub fn is_loopback(url: &Url) -> bool {
 /// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
 /// with docker.
 fn begins_with_host(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(first, _)| is_host(first) && (first.contains(['.', ':']) || first == "localhost"))
+    text.split_once('/')
+        .is_some_and(|(first, _)| is_host(first) && (first.contains(['.', ':']) || first == "localhost"))
 }
 
 fn is_host(text: &str) -> bool {
@@ -248,6 +252,7 @@ fn is_tag(text: &str) -> bool {
 
 fn refusal(text: &str, why: &str) -> Refusal {
     let shown: String = text.chars().take(200).collect();
+    let shown = visible(&shown, Whitespace::WrittenOut);
     let message = format!(
         "`{shown}` cannot be installed: {why}. A reference is `host/repository:tag` of a registry, a URL, a file or a \
          folder"

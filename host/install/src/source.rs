@@ -138,6 +138,11 @@ impl<'a> Sink<'a> {
         self.target.write_all(bytes).map_err(|error| unwritable(&error))
     }
 
+    /// Number of bytes that it still takes.
+    pub fn room(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.written)
+    }
+
     /// Number of bytes that were written.
     pub fn written(&self) -> u64 {
         self.written

@@ -20,6 +20,8 @@ pub struct Subject<'a> {
     pub bytes: &'a [u8],
     /// Whether the user said of this reference that it may be unsigned.
     pub is_unsigned_allowed: bool,
+    /// Who signed what is installed, who is preferred if there are several signatures.
+    pub last_signer: Option<&'a Signer>,
 }
 
 /// The signer of a component. Two that are equal are the same signer.

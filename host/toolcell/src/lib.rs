@@ -43,7 +43,8 @@ pub use toolcell_core::pipeline::{
     Request,
 };
 pub use toolcell_core::policy::{
-    Explanation, GrantWord, Grants, Limits, NetworkLimits, Policy, Provenance, Rule, RuleMatch, RuleWords,
+    Explanation, GrantWord, Grants, InstalledTool, Limits, NetworkLimits, Policy, Provenance, Rule, RuleMatch,
+    RuleWords,
 };
 pub use toolcell_core::record::{
     AbortReason, Approval, CallRecord, ErrorClass, Finding, HookEvent, Input, InputResponse, InputResponses, Refusal,

@@ -24,7 +24,8 @@ use super::{hooks, input, kept, saved, surface};
 #[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                         toolcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
 pub(super) struct Call {
-    /// A .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several tools
+    /// An installed tool, a .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several
+    /// tools
     tool: String,
     /// The arguments: JSON, @FILE, or - for standard input
     #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
@@ -32,8 +33,8 @@ pub(super) struct Call {
     /// Build the tool first if it is a source folder and has changed. Building runs its code as you, outside of the sandbox
     #[arg(long)]
     build: bool,
-    /// A .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if --allow-tool names
-    /// them [default: those of toolcell.toml]
+    /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if
+    /// --allow-tool names them [default: those of toolcell.toml]
     #[arg(long = "tool", value_name = "TOOL")]
     callable: Vec<String>,
     /// Print the tool_result record, and nothing else, on standard output
@@ -60,13 +61,15 @@ impl Call {
         let input = input::read(&self.input)?;
         let artifacts = self.artifacts.as_deref().map(saved::Folder::make).transpose()?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        let target = Target::parse(&self.tool);
+        let names = settings.layers.names();
+        let target = Target::named(&self.tool, names);
         // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let located = match refused {
             Some(refusal) => Err(refusal),
             None => self.locate(&home, &target, &settings),
         };
-        let sources = kept::source_folders(callable::targets(&self.callable).iter().chain([&target]));
+        let callables = callable::targets(&self.callable, settings.layers.names());
+        let sources = kept::source_folders(callables.iter().chain([&target]));
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
         self.options.retry.apply(&mut policy);

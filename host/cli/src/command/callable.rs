@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolcell::{Grants, Home, Host, Loaded, Policy, Refusal};
 
-use crate::config::Layers;
+use crate::config::{Layers, Names};
 
 use super::serving::{self, Named};
 use super::target::{Building, EntryPaths, Target};
@@ -21,7 +21,8 @@ impl Callables {
     /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
     /// granted, it looks for none. A source folder has to be built before.
     pub(super) fn find(home: &Home, typed: &[String], layers: &Layers, grants: &Grants) -> Result<Self, Refusal> {
-        let is_named = !typed.is_empty() || layers.files().iter().any(|layer| !layer.file.tools.is_empty());
+        let is_named = !typed.is_empty()
+            || layers.files().iter().any(|layer| !layer.file.tools.is_empty() || !layer.file.declared.is_empty());
         if grants.tools.is_empty() || !is_named {
             return Ok(Self::default());
         }
@@ -53,6 +54,7 @@ impl Callables {
         for (named, file) in &self.tools {
             let file = file.as_ref().map_err(Clone::clone)?;
             let loaded = host.load_file(file).await.map_err(|refusal| named.failed(refusal))?;
+            named.target.check(&loaded).map_err(|refusal| named.failed(refusal))?;
             named.target.name(policy, entries, &loaded);
             configs.give(&named.target.path, &loaded).map_err(|refusal| named.failed(refusal))?;
         }
@@ -61,6 +63,6 @@ impl Callables {
 }
 
 /// The targets of `typed`, whose sources no tool may change.
-pub(super) fn targets(typed: &[String]) -> Vec<Target> {
-    typed.iter().map(|typed| Target::parse(typed)).collect()
+pub(super) fn targets(typed: &[String], names: &Names) -> Vec<Target> {
+    typed.iter().map(|typed| Target::named(typed, names)).collect()
 }

@@ -7,6 +7,8 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use toolcell::{GrantWord, HOME_VARIABLE};
 
+use crate::config::Names;
+
 use super::exit::BadRequest;
 
 /// Clients whose configuration is known.
@@ -38,10 +40,15 @@ const PRINT: &str = "--print-config";
 
 /// The configuration with which `client` runs the `typed` command of `folder`, without `--print-config`, followed by
 /// `extra`.
-pub(super) fn config(client: Client, typed: &[String], extra: &[String], folder: &Path) -> anyhow::Result<String> {
+pub(super) fn config(
+    client: Client,
+    typed: &[String],
+    extra: &[String],
+    (folder, names): (&Path, &Names),
+) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find the toolcell program itself")?;
     let program = program.to_str().context("the path of toolcell is not Unicode")?;
-    let mut arguments = arguments(typed, folder)?;
+    let mut arguments = arguments(typed, folder, names)?;
     arguments.extend(extra.iter().cloned());
     // Clients start programs with an environment of their own.
     let home = std::env::var(HOME_VARIABLE).ok().filter(|home| !home.is_empty());
@@ -64,7 +71,7 @@ fn entry(client: Client, program: &str, arguments: &[String], home: Option<&str>
 }
 
 /// Returns `typed` with every path made absolute, and without `--print-config`.
-fn arguments(typed: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
+fn arguments(typed: &[String], folder: &Path, names: &Names) -> anyhow::Result<Vec<String>> {
     let mut arguments = Vec::new();
     let mut typed = typed.iter();
     let mut subcommand = true;
@@ -76,7 +83,7 @@ fn arguments(typed: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
             continue;
         }
         if !argument.starts_with('-') {
-            let whole = if subcommand { argument.clone() } else { tool(argument, folder)? };
+            let whole = if subcommand { argument.clone() } else { tool(argument, folder, names)? };
             subcommand = false;
             arguments.push(whole);
             continue;
@@ -101,8 +108,12 @@ fn takes_paths(option: &str) -> bool {
     PATHS.contains(&option) || GrantWord::ALL.iter().any(|word| word.is_path() && word.option() == option)
 }
 
-/// Makes the path of a tool absolute, and keeps the name behind it. Fails if the path does not exist.
-fn tool(typed: &str, folder: &Path) -> anyhow::Result<String> {
+/// Makes the path of a tool absolute, and keeps the name behind it and the name of an installed tool. Fails if the path
+/// does not exist.
+fn tool(typed: &str, folder: &Path, names: &Names) -> anyhow::Result<String> {
+    if names.find(typed.split('#').next().unwrap_or_default()).is_some() {
+        return Ok(typed.to_owned());
+    }
     let (path, name) = match typed.rsplit_once('#') {
         Some((path, name)) if !folder.join(typed).exists() => (path, Some(name)),
         _ => (typed, None),
@@ -136,14 +147,14 @@ fn absolute(path: &Path, folder: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::mcp::Mcp;
-    use super::{Client, FLAGS, arguments, entry, takes_paths};
+    use super::{Client, FLAGS, Names, arguments, entry, takes_paths};
     use clap::{Args, Command};
     use serde_json::json;
     use std::path::Path;
 
     fn of(typed: &str, folder: &Path) -> Vec<String> {
         let typed: Vec<String> = typed.split(' ').map(str::to_owned).collect();
-        arguments(&typed, folder).unwrap()
+        arguments(&typed, folder, &Names::default()).unwrap()
     }
 
     #[test]
@@ -162,7 +173,7 @@ mod tests {
             assert_eq!(of(typed, &at).join(" "), expected);
         }
         let missing = ["mcp".to_owned(), "nothing.wasm".to_owned()];
-        assert!(arguments(&missing, &at).unwrap_err().to_string().contains("nothing.wasm"));
+        assert!(arguments(&missing, &at, &Names::default()).unwrap_err().to_string().contains("nothing.wasm"));
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
-use std::path::Path;
-
 use toolcell::{Home, Loaded, memory_share_bytes};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
 
-use crate::config::{Layer, ToolEntry, configured_compilation};
+use crate::config::{Layer, Names, ToolEntry, configured_compilation};
 
 use super::doctor::Check;
 use super::hooks;
@@ -32,8 +30,9 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
     for layer in settings.layers.files() {
         checks.push(Check::ready("configuration", layer.file.path.display().to_string()));
         for entry in &layer.file.tools {
-            checks.extend(tool(home, layer, entry)?);
+            checks.extend(tool(home, layer, entry, settings.layers.names())?);
         }
+        checks.extend(layer.file.declared.keys().map(|name| declared(home, layer, name, settings.layers.names())));
         for entry in &layer.file.hooks {
             let file = hooks::path(layer, &entry.component);
             if !file.exists() {
@@ -67,10 +66,9 @@ fn memory(settings: &Settings) -> Check {
 
 /// Checks whether a tool of a file can be offered, and which parts of its description have no effect. Does not build
 /// it.
-fn tool(home: &Home, layer: &Layer, entry: &ToolEntry) -> anyhow::Result<Vec<Check>> {
+fn tool(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> anyhow::Result<Vec<Check>> {
     let word = &*entry.component;
-    let path = hooks::path(layer, Path::new(word));
-    let target = Target::parse(&path.to_string_lossy());
+    let target = Target::of_entry(layer, word, names);
     let component = match target.locate(home, Building::No) {
         Ok(component) => component,
         Err(refusal) if refusal.code == target::NOT_BUILT => {
@@ -83,7 +81,7 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry) -> anyhow::Result<Vec<Che
     let host = target::host(home, |settings| compilation.apply(settings))?;
     let loaded = super::runtime()?.block_on(async {
         let loaded = host.load_file(&component).await?;
-        ToolConfigs::of_entry(home, layer, entry).give(&target.path, &loaded)?;
+        ToolConfigs::of_entry(home, layer, entry, names).give(&target.path, &loaded)?;
         target.tools(&loaded)
     });
     Ok(match loaded {
@@ -94,6 +92,14 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry) -> anyhow::Result<Vec<Che
         }
         Err(refusal) => vec![unusable(layer, word, &refusal)],
     })
+}
+
+/// Checks whether a name of `[tools]` is installed.
+fn declared(home: &Home, layer: &Layer, name: &str, names: &Names) -> Check {
+    match Target::declared(layer, name, names).locate(home, Building::No) {
+        Ok(_) => Check::ready("tool", format!("{name}: installed")),
+        Err(refusal) => Check::missing("tool", format!("{name}: {}", refusal.message), "toolcell install".to_owned()),
+    }
 }
 
 fn unusable(layer: &Layer, word: &str, refusal: &Refusal) -> Check {

@@ -18,8 +18,8 @@ use super::{runtime, serving, show};
 #[command(after_help = "Examples:\n  toolcell export example-tools/jq --dialect=openai\n  \
                         toolcell export example-tools/files example-tools/jq --dialect=anthropic")]
 pub(super) struct Export {
-    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
-    /// [default: the tools of toolcell.toml]
+    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
     /// The format of the tools

@@ -5,6 +5,8 @@ use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
 
+use crate::config::Names;
+
 use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Serving};
@@ -65,12 +67,14 @@ impl Mcp {
         let typed: Option<Vec<String>> =
             std::env::args_os().skip(1).map(|argument| argument.into_string().ok()).collect();
         let typed = typed.ok_or_else(|| BadRequest("a configuration cannot hold what is not Unicode".to_owned()))?;
-        let text = clients::config(client, &typed, &self.serving.project_file(&folder)?, &folder)?;
-        // A configuration that cannot be served is not worth pasting.
         let home = Home::find()?;
+        let names = Names::here(&home, self.serving.options.policy.named());
+        let extra = self.serving.project_file(&names, &folder)?;
+        let text = clients::config(client, &typed, &extra, (&folder, &names))?;
+        // A configuration that cannot be served is not worth pasting.
         for tool in &self.serving.tools {
-            let target = Target::parse(tool);
-            if folder::components(&target.path).is_ok_and(|found| found.is_some()) {
+            let target = Target::named(tool, &names);
+            if !target.is_installed() && folder::components(&target.path).is_ok_and(|found| found.is_some()) {
                 continue;
             }
             target.locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;

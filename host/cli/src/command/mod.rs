@@ -26,6 +26,7 @@ mod family;
 mod folder;
 mod hooks;
 mod input;
+mod install;
 mod journal;
 mod kept;
 mod man;
@@ -122,6 +123,20 @@ enum Command {
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
     Serve(DeferredArgs<serve::Serve>),
+    /// Install a tool: check who signed it, show what it could ever ask for, and ask
+    Install(DeferredArgs<install::Install>),
+    /// Remove an installed tool
+    Remove(DeferredArgs<install::Remove>),
+    /// List the installed tools
+    List(DeferredArgs<install::List>),
+    /// Install what the references of installed tools stand for by now, and ask if that could do more
+    Update(DeferredArgs<install::Update>),
+    /// List the installed tools whose references stand for other bytes by now
+    Outdated(DeferredArgs<install::Outdated>),
+    /// Show what a reference stands for, and who signed it, without running anything
+    Info(DeferredArgs<install::Info>),
+    /// Check and tidy the store of installed components
+    Store(DeferredArgs<install::StoreCommand>),
     /// Start a new tool
     New(DeferredArgs<new::New>),
     /// Say what would be decided on a call and why, and trust a project's toolcell.toml
@@ -171,6 +186,13 @@ pub fn run() -> ExitCode {
         Command::Verify(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
+        Command::Install(DeferredArgs(command)) => command.run(),
+        Command::Remove(DeferredArgs(command)) => command.run(),
+        Command::List(DeferredArgs(command)) => command.run(),
+        Command::Update(DeferredArgs(command)) => command.run(),
+        Command::Outdated(DeferredArgs(command)) => command.run(),
+        Command::Info(DeferredArgs(command)) => command.run(),
+        Command::Store(DeferredArgs(command)) => command.run(),
         Command::New(DeferredArgs(command)) => command.run(),
         Command::Policy(DeferredArgs(command)) => command.run(),
         Command::Secret(DeferredArgs(command)) => command.run(),

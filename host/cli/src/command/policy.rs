@@ -44,7 +44,7 @@ enum Command {
 /// A call that is not made.
 #[derive(Debug, Args)]
 struct Foretell {
-    /// A .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
+    /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
     tool: String,
     /// The arguments: JSON, @FILE, or - for standard input
     #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
@@ -99,7 +99,7 @@ impl Foretell {
         mut settings: Settings,
         input: toolcell_core::record::Input,
     ) -> Result<CallExplanation, Stop> {
-        let target = Target::parse(&self.tool);
+        let target = Target::named(&self.tool, settings.layers.names());
         let component = target.locate(home, Building::No);
         let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]));
         let Settings { grants, limits, mut policy, layers, selection, .. } = settings;

@@ -10,7 +10,7 @@ use toolcell::{Home, Host, Loaded};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 
-use crate::config::configured_compilation;
+use crate::config::{Layers, configured_compilation};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};
@@ -25,8 +25,8 @@ use super::{runtime, show, surface};
 pub(super) struct Search {
     /// Words that say what the tool should do; or exact names: select:NAME,NAME
     query: String,
-    /// A .wasm file, or the source folder of a tool that is built; with #NAME for one of its tools [default: the tools of
-    /// toolcell.toml]
+    /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME for one of its tools
+    /// [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
     /// Maximum number of results for words, 1 to 50
@@ -89,7 +89,7 @@ impl Search {
             for tool in chosen {
                 let declaration = tool.declaration();
                 if known.insert(declaration.qualified_name()) {
-                    let called = format!("{}#{}", named.target.path.display(), declaration.name);
+                    let called = format!("{}#{}", named.target.shown(), declaration.name);
                     typed.insert(declaration.tool_id.clone(), called);
                     tools.push(tool);
                 }
@@ -111,7 +111,10 @@ impl Search {
     /// The tools of the command line, else those of the configuration files, and the settings of these files, which are
     /// read only for that.
     fn named(&self, home: &Home) -> Result<(Vec<Named>, Settings), Stop> {
-        let settings = if self.tools.is_empty() { self.policy.settings(home)? } else { Settings::default() };
+        let settings = match self.tools.as_slice() {
+            [] => self.policy.settings(home)?,
+            _ => Settings { layers: Layers::without_files(home, self.policy.named()), ..Settings::default() },
+        };
         Ok((serving::named(&self.tools, &settings.layers)?, settings))
     }
 }

@@ -19,7 +19,7 @@ use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use crate::config::{self, Layer, Layers, Trust, Word};
+use crate::config::{self, Layer, Layers, Names, Trust, Word};
 use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
 use crate::telemetry::Telemetry;
 
@@ -38,8 +38,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
 pub(super) struct Serving {
-    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
-    /// [default: the tools of toolcell.toml]
+    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub(super) tools: Vec<String>,
     /// How many tools are listed from the start [default: 125]; a client finds and loads the others through search_tools
@@ -120,6 +120,9 @@ impl Named {
 
     /// The name of its file or folder, for clients: they do not learn where it lies.
     pub(super) fn provider(&self) -> String {
+        if self.target.is_installed() {
+            return self.target.shown();
+        }
         let name = self.target.path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_else(|| "a component".to_owned())
     }
@@ -285,11 +288,13 @@ impl Serving {
         }
     }
 
-    /// Returns the `--config` option for the project's file if the tools come from it, because a client starts this
-    /// program in another folder. Fails if the file is not trusted in its current state, because naming it implies
+    /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
+    /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming it implies
     /// trust.
-    pub(super) fn project_file(&self, folder: &Path) -> anyhow::Result<Vec<String>> {
-        if !self.tools.is_empty() || self.options.policy.named().is_some() || self.options.policy.reads_none() {
+    pub(super) fn project_file(&self, names: &Names, folder: &Path) -> anyhow::Result<Vec<String>> {
+        let is_of_project = |tool: &String| names.is_of_project(tool.split('#').next().unwrap_or_default()).is_some();
+        let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
+        if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
             return Ok(Vec::new());
         }
         let Some(file) = config::project_file(folder) else { return Ok(Vec::new()) };
@@ -370,18 +375,24 @@ impl Served {
 pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
-        named.extend(each(Target::parse(typed), typed.clone(), None)?);
+        named.extend(each(Target::named(typed, layers.names()), typed.clone(), None)?);
     }
     if typed.is_empty() {
         for layer in layers.files() {
             for entry in &layer.file.tools {
-                named.extend(of_entry(layer, entry)?);
+                named.extend(of_entry(layer, entry, layers.names())?);
+            }
+            // Those that no entry names already.
+            let is_entry =
+                |name: &str| layer.file.tools.iter().any(|entry| entry.component.split('#').next() == Some(name));
+            for name in layer.file.declared.keys().filter(|name| !is_entry(name)) {
+                named.extend(each(Target::declared(layer, name, layers.names()), name.clone(), None)?);
             }
         }
     }
     if named.is_empty() {
-        let message =
-            "say which tools to offer: a .wasm file, the source folder of a tool, or [[tool]] in toolcell.toml";
+        let message = "say which tools to offer: an installed tool, a .wasm file, the source folder of a tool, or [[tool]] \
+                       or [tools] in toolcell.toml";
         return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
     }
     Ok(named)
@@ -391,7 +402,7 @@ pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Ref
 pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
     let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
     for (layer, entry) in entries {
-        of_entry(layer, entry)?;
+        of_entry(layer, entry, layers.names())?;
     }
     config::selection(layers, None, None)?;
     away_of_files(layers).map(|_| ())
@@ -414,17 +425,17 @@ fn kept(why: &str) {
     show::say(&format!("warning: what changed cannot be used, and what was offered before goes on: {why}"));
 }
 
-fn of_entry(layer: &Layer, entry: &config::ToolEntry) -> Result<Vec<Named>, Refusal> {
+fn of_entry(layer: &Layer, entry: &config::ToolEntry, names: &Names) -> Result<Vec<Named>, Refusal> {
     let path = hooks::path(layer, Path::new(&*entry.component));
-    let Some(path) = path.to_str() else {
+    if path.to_str().is_none() {
         return Err(unreadable(layer, "the path of a tool is not UTF-8", &entry.component));
-    };
+    }
     let timeout = entry.timeout.as_ref().map(|word| {
         config::duration(word)
             .map_err(|error| unreadable(layer, &format!("[[tool]] timeout = {word:?}: {error}"), word))
     });
     let typed = String::from(&*entry.component);
-    each(Target::parse(path), typed, timeout.transpose()?)
+    each(Target::of_entry(layer, &entry.component, names), typed, timeout.transpose()?)
 }
 
 /// The tools that `target` stands for: one, or those of a folder of components.
@@ -435,8 +446,10 @@ fn each(target: Target, typed: String, timeout: Option<Duration>) -> Result<Vec<
     };
     let state = watching::stamp(&target.path);
     let found = match target.name {
-        None => folder::components(&target.path).map_err(|error| unreadable(&error.to_string()))?,
-        Some(_) => None,
+        None if !target.is_installed() => {
+            folder::components(&target.path).map_err(|error| unreadable(&error.to_string()))?
+        }
+        _ => None,
     };
     let Some(files) = found else { return Ok(vec![Named { target, typed, timeout, folder: None }]) };
     let one = |file: PathBuf| -> Result<Named, Refusal> {

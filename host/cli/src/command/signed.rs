@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
-use toolcell_install::signature::beside;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
-use toolcell_install::source::{COMPONENT_BYTES_MAX, Referrer, too_large};
+use toolcell_install::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Sink, Source, too_large};
 
 use super::exit::{BadRequest, Stop};
 
@@ -20,18 +19,18 @@ pub(super) struct Artifact {
     pub(super) signatures: Vec<Referrer>,
 }
 
-/// Reads what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
-pub(super) async fn artifact(reference: &Reference) -> Result<Artifact, Stop> {
-    match reference {
-        Reference::Path(path) => {
-            let bytes = component(path)?;
-            Ok(Artifact { digest: Digest::of(&bytes), bytes, signatures: beside::of(path)? })
-        }
-        other => {
-            let message = format!("{other} is not a file; fetch it first");
-            Err(Refusal::new(ErrorClass::CapabilityGap, "reference_unsupported", message).into())
-        }
+/// Gets what `reference` stands for, as far as signatures are over it: a manifest, or else a component.
+pub(super) async fn artifact(reference: &Reference, source: &dyn Source) -> Result<Artifact, Refusal> {
+    let resolved = source.resolve(reference).await?;
+    let signatures = source.referrers(&resolved, ReferrerKind::Signature).await?;
+    if let Some(manifest) = resolved.manifest {
+        return Ok(Artifact { digest: manifest.digest, bytes: manifest.bytes, signatures });
     }
+    let mut bytes = Vec::new();
+    let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(COMPONENT_BYTES_MAX));
+    source.fetch(&resolved, &mut sink).await?;
+    let digest = sink.finish();
+    Ok(Artifact { digest, bytes, signatures })
 }
 
 /// Reads a component, whatever it holds.

@@ -24,8 +24,8 @@ use super::{runtime, serving, show};
 #[command(after_help = "Examples:\n  toolcell surface example-tools/files example-tools/jq\n  \
                         toolcell surface --role=reviewer --json")]
 pub(super) struct ShowSurface {
-    /// A .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for one of its tools
-    /// [default: the tools of toolcell.toml]
+    /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
+    /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
     /// How many tools are loaded from the start [default: 125]

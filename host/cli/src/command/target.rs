@@ -1,5 +1,5 @@
-//! Resolves TOOL on the command line to a component: a `.wasm` file, or a source folder that was built. Building runs
-//! code of the folder as the user, outside of any sandbox, so it needs the user's consent.
+//! Resolves TOOL on the command line to a component: the name of an installed tool, a `.wasm` file, or a source folder that
+//! was built. Building runs code of the folder as the user, outside of any sandbox, so it needs the user's consent.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,104 @@ use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_install::lock::is_name;
+use toolcell_install::store;
 
-use crate::config::{Layer, Layers};
+use crate::config::{self, Found, Layer, Layers, Names};
 use crate::toolchain::{self, BuildSettings, Built, Lang, Preference, Search, Standing};
 
 use super::{folder, terminal};
 
-/// TOOL as it was typed: a path, and the name of one of its tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
     pub(super) name: Option<String>,
     typed: String,
+    /// What the name stands for, if it is that of an installed tool, or why it stands for nothing.
+    installed: Option<Result<Found, Refusal>>,
 }
 
 impl Target {
+    /// A target that may be the name of an installed tool. Such a name takes precedence over a path, because a file that
+    /// a tool puts into the current folder must not take the place of what the user installed; `./NAME` is the path.
+    pub(super) fn named(typed: &str, names: &Names) -> Self {
+        Self::installed(typed, |name| names.find(name)).unwrap_or_else(|| Self::parse(typed))
+    }
+
+    /// The target that `find` knows by name, if there is one.
+    fn installed(typed: &str, find: impl FnOnce(&str) -> Option<Result<Found, Refusal>>) -> Option<Self> {
+        let (word, name) = match typed.split_once('#') {
+            Some((word, name)) => (word, Some(name.to_owned())),
+            None => (typed, None),
+        };
+        let found = find(word)?;
+        let path = found.as_ref().map_or_else(|_| PathBuf::from(word), |found| found.file.clone());
+        Some(Self { path, name, typed: typed.to_owned(), installed: Some(found) })
+    }
+
+    /// A name of `[tools]` in the file of `layer`.
+    pub(super) fn declared(layer: &Layer, name: &str, names: &Names) -> Self {
+        let config = &layer.file.path;
+        let find = |name: &str| {
+            Some(names.find_beside(config, name).unwrap_or_else(|| Err(config::not_installed(name, config))))
+        };
+        Self::installed(name, find).unwrap_or_else(|| Self::parse(name))
+    }
+
+    /// The installed tool that the target is, if it is one and can be used.
+    pub(super) fn found(&self) -> Option<&Found> {
+        self.installed.as_ref()?.as_ref().ok()
+    }
+
+    /// Whether the target was typed as the name of an installed tool.
+    pub(super) fn is_installed(&self) -> bool {
+        self.installed.is_some()
+    }
+
+    /// The target as a user names it, without one of its tools.
+    pub(super) fn shown(&self) -> String {
+        match &self.installed {
+            Some(_) => self.typed.split('#').next().unwrap_or_default().to_owned(),
+            None => self.path.display().to_string(),
+        }
+    }
+
+    /// Fails if the target is an installed tool, and what was loaded from the store is not what was installed.
+    pub(super) fn check(&self, loaded: &Loaded) -> Result<(), Refusal> {
+        let Some(found) = self.found() else { return Ok(()) };
+        let expected = found.component.to_string();
+        match loaded.tools.iter().find(|tool| **tool.component() != *expected) {
+            Some(tool) if guard!("store_digests") => {
+                Err(store::changed(&found.file, &format!("its bytes have the digest {}", tool.component())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn parse(typed: &str) -> Self {
         let whole = Path::new(typed);
         let (path, name) = match typed.rsplit_once('#') {
             Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
             _ => (whole.to_owned(), None),
         };
-        Self { path, name, typed: typed.to_owned() }
+        Self { path, name, typed: typed.to_owned(), installed: None }
     }
 
     /// Returns the component file. A source folder without an up-to-date build is built if `building` allows it, else
     /// refused.
     pub(super) fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
+        match &self.installed {
+            Some(Err(refusal)) => return Err(refusal.clone()),
+            Some(Ok(found)) if !self.path.exists() => return Err(store::missing(&found.component)),
+            _ => {}
+        }
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
-            let message = format!("there is no tool at {}: {error}", self.path.display());
+            let none = match is_name(&self.typed) {
+                true => ", and none is installed under that name; `toolcell list` lists those that are",
+                false => "",
+            };
+            let message = format!("there is no tool at {}: {error}{none}", self.path.display());
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         })?;
         if !metadata.is_dir() {
@@ -69,7 +138,7 @@ impl Target {
 
     /// The source folder, if the path is one.
     pub(super) fn source_folder(&self) -> Option<&Path> {
-        self.path.is_dir().then_some(self.path.as_path())
+        (!self.is_installed() && self.path.is_dir()).then_some(self.path.as_path())
     }
 
     /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
@@ -88,17 +157,22 @@ impl Target {
 
     /// The files that the target stands for: those of a folder of components, or its own path.
     pub(super) fn files(&self) -> Vec<PathBuf> {
+        if self.is_installed() {
+            return vec![self.path.clone()];
+        }
         let of_folder = folder::components(&self.path).ok().flatten();
         of_folder.unwrap_or_else(|| vec![self.path.clone()])
     }
 
-    /// The target of a `[[tool]]` entry.
-    pub(super) fn of_entry(layer: &Layer, component: &str) -> Self {
-        Self::parse(&layer.file.folder.join(component).to_string_lossy())
+    /// The target of a `[[tool]]` entry: a tool that is installed beside the file of `layer`, or a path.
+    pub(super) fn of_entry(layer: &Layer, component: &str, names: &Names) -> Self {
+        Self::installed(component, |name| names.find_beside(&layer.file.path, name))
+            .unwrap_or_else(|| Self::parse(&layer.file.folder.join(component).to_string_lossy()))
     }
 
     /// Returns the selected tools: all of the component, or the one that was named.
     pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
+        self.check(loaded)?;
         match self.name {
             None => Ok(loaded.tools.clone()),
             Some(_) => self.find(loaded).map(|tool| vec![tool]),
@@ -119,11 +193,12 @@ impl Target {
 
     /// The one selected tool, which is a tool of `loaded`.
     fn find(&self, loaded: &Loaded) -> Result<Arc<Tool>, Refusal> {
+        self.check(loaded)?;
         let refuse = |what: &str| {
             // Only available tools are suggested, not deprecated ones.
             let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
             let choices: Vec<String> =
-                offered.map(|tool| format!("{}#{}", self.path.display(), tool.declaration().name)).collect();
+                offered.map(|tool| format!("{}#{}", self.shown(), tool.declaration().name)).collect();
             let message = format!("{what}; say which: {}", choices.join(", "));
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         };
@@ -131,7 +206,7 @@ impl Target {
             (None, [tool]) => Ok(Arc::clone(tool)),
             (None, _) => Err(refuse(&format!("{} has several tools", self.typed))),
             (Some(name), tools) => {
-                pick(tools, name)?.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.path.display())))
+                pick(tools, name)?.ok_or_else(|| refuse(&format!("{} has no tool `{name}`", self.shown())))
             }
         }
     }
@@ -143,7 +218,8 @@ pub(super) struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
 impl EntryPaths {
     pub(super) fn of(layers: &Layers) -> Self {
         let paths = |layer: &Layer| {
-            let targets = layer.file.tools.iter().map(|entry| Target::of_entry(layer, &entry.component));
+            let names = layers.names();
+            let targets = layer.file.tools.iter().map(|entry| Target::of_entry(layer, &entry.component, names));
             targets.flat_map(|target| target.files()).filter_map(|file| file.canonicalize().ok()).collect()
         };
         Self(layers.files().iter().map(|layer| (layer.file.path.clone(), paths(layer))).collect())

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use toolcell::{Home, Loaded, Refusal};
 
-use crate::config::{Layer, Layers, ToolEntry};
+use crate::config::{Layer, Layers, Names, ToolEntry};
 
 use super::target::{Building, Target};
 
@@ -29,13 +29,13 @@ struct Entry {
 impl ToolConfigs {
     pub(super) fn of(home: &Home, layers: &Layers) -> Self {
         let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
-        let entries = entries.filter_map(|(layer, entry)| Entry::of(layer, entry)).collect();
+        let entries = entries.filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names())).collect();
         Self { home: home.clone(), entries }
     }
 
     /// The one entry of a file.
-    pub(super) fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry) -> Self {
-        Self { home: home.clone(), entries: Entry::of(layer, entry).into_iter().collect() }
+    pub(super) fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> Self {
+        Self { home: home.clone(), entries: Entry::of(layer, entry, names).into_iter().collect() }
     }
 
     /// Gives the tools of `loaded`, which was found at `path`, their settings. `path` is a component, or a source folder.
@@ -54,9 +54,9 @@ impl ToolConfigs {
 }
 
 impl Entry {
-    fn of(layer: &Layer, entry: &ToolEntry) -> Option<Self> {
+    fn of(layer: &Layer, entry: &ToolEntry, names: &Names) -> Option<Self> {
         let config = entry.config.as_ref()?.json().to_owned();
-        let target = Target::of_entry(layer, &entry.component);
+        let target = Target::of_entry(layer, &entry.component, names);
         let paths = target.files().into_iter().filter_map(|file| file.canonicalize().ok()).collect();
         let (built, place) = (OnceLock::new(), layer.file.place_of(&entry.component));
         Some(Self { target, paths, built, config, place })

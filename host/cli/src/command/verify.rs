@@ -16,6 +16,7 @@ use toolcell_install::verifier::{Subject, Verdict};
 use crate::config::{LayerOptions, Layers, identified};
 
 use super::exit::{self, BadRequest, Exit, Stop};
+use super::install::{self, SourceOptions};
 use super::signed::{self, Artifact};
 use super::{runtime, show};
 
@@ -53,6 +54,8 @@ pub(super) struct Verify {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sources: SourceOptions,
 }
 
 /// What was found out.
@@ -94,12 +97,14 @@ impl Verify {
         let options = LayerOptions { file: self.config.clone(), none: self.no_config };
         let layers = Layers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
-        let mut artifact = runtime()?.block_on(signed::artifact(&reference))?;
+        let sources = install::sources(&home, &self.sources)?;
+        let mut artifact = runtime()?.block_on(signed::artifact(&reference, sources.of(&reference)?))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }
         let Artifact { digest, bytes, signatures } = artifact;
-        let subject = Subject { reference: &reference, digest, bytes: &bytes, is_unsigned_allowed: false };
+        let (is_unsigned_allowed, last_signer) = (false, None);
+        let subject = Subject { reference: &reference, digest, bytes: &bytes, is_unsigned_allowed, last_signer };
         report.digest = Some(digest);
         report.reference = Some(reference.clone());
         report.examined = verifier.examine(&subject, &signatures)?;

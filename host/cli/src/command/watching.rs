@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use toolcell::Home;
 use toolcell_core::pool::WATCHED;
+use toolcell_install::lock;
 
 use crate::config;
 use crate::config::Layer;
@@ -39,6 +40,7 @@ impl Watched {
     pub(super) fn add_layers(&mut self, layers: &[Layer]) {
         for layer in layers {
             self.add(layer.file.path.clone());
+            self.add(lock::beside(&layer.file.path));
             layer.file.hooks.iter().for_each(|entry| self.add(hooks::path(layer, &entry.component)));
         }
     }
@@ -99,7 +101,7 @@ pub(super) fn stamp(file: &Path) -> Stamp {
 }
 
 impl PolicyOptions {
-    /// The paths of the configuration files, whether they exist or not.
+    /// The paths of the configuration files and of the locks beside them, whether they exist or not.
     fn places(&self, home: &Home) -> Vec<PathBuf> {
         if self.reads_none() {
             return Vec::new();
@@ -107,7 +109,8 @@ impl PolicyOptions {
         let here = std::env::current_dir().ok();
         let project = here.map(|here| config::project_file(&here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
         let named = self.named().map(Path::to_owned);
-        home.user_file().ok().into_iter().chain(named.or(project)).collect()
+        let files: Vec<PathBuf> = home.user_file().ok().into_iter().chain(named.or(project)).collect();
+        files.iter().map(|file| lock::beside(file)).chain(files.clone()).collect()
     }
 }
 

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use serde::Deserialize;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::GrantWord;
 
+use super::declared::DeclaredTool;
 use super::ownership;
 use super::signers::TrustSection;
 use super::surface::SurfaceSection;
@@ -47,6 +49,9 @@ pub struct ConfigFile {
     pub trust: Vec<TrustSection>,
     /// The trusted root of a private sigstore deployment: a file in JSON.
     pub trusted_root: Option<Word>,
+    /// `[tools]`: names, and what `toolcell install` installs under them.
+    #[serde(rename = "tools")]
+    pub declared: BTreeMap<String, DeclaredTool>,
     /// The folder in which relative paths of this file start.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -173,7 +178,8 @@ pub struct RetrySection {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {
-    /// A .wasm file, a folder of such files, or the source folder of a tool; with `#NAME` for one of its tools.
+    /// A .wasm file, a folder of such files, the source folder of a tool, or the name of an installed tool; with `#NAME`
+    /// for one of its tools.
     pub component: Word,
     /// Time limit of a call, such as `5s`.
     pub timeout: Option<Word>,

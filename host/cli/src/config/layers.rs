@@ -13,7 +13,7 @@ use toolcell_core::scheduler::RetryPolicy;
 use toolcell_install::trust::TrustPolicy;
 
 use super::hooks::{self, hook_digest};
-use super::{CompilationSettings, ConfigFile, GivenLimits, TelemetrySettings, Trust, Trusted};
+use super::{CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettings, Trust, Trusted};
 
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
@@ -55,9 +55,27 @@ pub struct Layers {
     telemetry: TelemetrySettings,
     /// Who must have signed what is installed.
     signers: TrustPolicy,
+    /// The installed tools.
+    names: Names,
 }
 
 impl Layers {
+    /// No files, and the installed tools that are known in the current folder; `named` is the file of `--config`.
+    pub fn without_files(home: &Home, named: Option<&Path>) -> Self {
+        Self { names: Names::here(home, named), ..Self::default() }
+    }
+
+    /// Reads the user's own file alone, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or applied.
+    pub fn of_user(home: &Home) -> anyhow::Result<Self> {
+        let mut layers = Self { names: Names::of(home, None, None), ..Self::default() };
+        layers.add_user(&home.user_file()?)?;
+        Ok(layers)
+    }
+
     /// Reads the files that apply to a call from `folder`. Fails if a file cannot be read or parsed, or has a setting
     /// that cannot be applied, and if the user has not trusted the project's file in its current state. Fails without a
     /// folder, in which the project's file would be searched for, unless `options` exclude that file.
@@ -66,7 +84,8 @@ impl Layers {
             let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         };
-        let mut layers = Self::default();
+        let names = Names::of(home, folder, options.file.as_deref());
+        let mut layers = Self { names, ..Self::default() };
         if options.none {
             return Ok(layers);
         }
@@ -218,7 +237,16 @@ impl Layers {
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
+        // Without rules, no name is looked at.
+        if !self.rules.is_empty() {
+            self.layers.iter().for_each(|layer| self.names.bind(&layer.file.path, &mut policy));
+        }
         policy
+    }
+
+    /// The installed tools, by name.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// What the files grant and deny.

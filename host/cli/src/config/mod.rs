@@ -1,9 +1,11 @@
 //! The contents of `toolcell.toml`, the layers that its files form, and which projects are trusted.
 
 mod compilation;
+mod declared;
 mod file;
 mod find;
 mod hooks;
+mod installed;
 mod journal;
 mod layers;
 mod limits;
@@ -20,12 +22,14 @@ mod units;
 mod word;
 
 pub use compilation::{CompilationSettings, configured_compilation};
+pub use declared::DeclaredTool;
 pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
     bytes, project_bytes,
 };
 pub use find::project_file;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
+pub use installed::{Found, Names, not_installed};
 pub use journal::configured_journal;
 pub use layers::{Layer, LayerOptions, Layers, untrusted};
 pub use limits::GivenLimits;

@@ -7,19 +7,21 @@ use crate::record::{Behavior, RiskLevel, ToolDeclaration};
 use super::Policy;
 use super::pattern::WordPattern;
 use super::rule_match::is_named;
+use super::rules::ToolNames;
 
 impl Policy {
     /// Returns the rules that deny every call of the tool, as they are written: those that are about it, and about no
     /// path, URL or resource of a call. `risk` is the risk that the tool declares; a call can only have a higher one.
     pub fn blocking(&self, declaration: &ToolDeclaration, risk: RiskLevel, component: &str) -> Vec<String> {
-        let names = (declaration.namespace.as_str(), declaration.name.as_str(), declaration.tool_id.as_str());
+        let ToolDeclaration { namespace, name, tool_id, .. } = declaration;
+        let names = ToolNames { namespace, name, tool_id };
         let blocking = self.rules().iter().filter(|rule| {
             rule.behavior == Behavior::Deny
                 && rule.path.is_none()
                 && rule.url.is_none()
                 && rule.resource.is_none()
                 && rule.risk.is_none_or(|least| risk >= least)
-                && is_named(rule, names, component).is_ok()
+                && is_named(rule, self, &names, component).is_ok()
         });
         blocking.map(|rule| rule.words.clone()).collect()
     }

@@ -49,7 +49,7 @@ pub use permit::{Permit, Subject};
 pub use provenance::Provenance;
 pub use question::{Brief, Question, Touches};
 pub use rule_match::RuleMatch;
-pub use rules::{Policy, Rule, RuleWords};
+pub use rules::{InstalledTool, Policy, Rule, RuleWords};
 pub use scope::Scope;
 pub use secret::{Placement, SecretGrant, SecretUse};
 pub use tools::{ToolCalls, ToolGrant};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
 use super::named::{Named, NamedPath, NamedUrl};
-use super::{Capability, Case, Denial, PathPattern, Rule, UrlPattern};
+use super::rules::ToolNames;
+use super::{Capability, Case, Denial, PathPattern, Policy, Rule, UrlPattern};
 
 /// Result of comparing one rule with one call.
 ///
@@ -55,11 +56,12 @@ impl Call<'_> {
     pub(super) fn look(&self, rule: &Rule) -> RuleMatch {
         let mut found = self.compare(rule);
         let component = &self.case.subject.component;
-        let unbound = found.is_ok() && !rule.may_name(self.case.policy, component);
+        let unbound = found.is_ok() && !rule.may_name(self.case.policy, &names_of(self.case), component);
         if unbound {
             found = Err(format!(
-                "it allows the tool by name, and the name is the tool's own claim; to mean these bytes, add component = \
-                 \"{component}\" to the rule, or name the component as a [[tool]] of the same file"
+                "it allows the tool by name, and the name is the tool's own claim, or that of an installed tool; to mean \
+                 these bytes, add component = \"{component}\" to the rule, or install it, or name the component as a \
+                 [[tool]] of the same file"
             ));
         }
         let (subject, blocked, why) = match &found {
@@ -186,20 +188,21 @@ fn some_or_all<T>(behavior: Behavior, subjects: &[T], matches: impl Fn(&T) -> bo
 }
 
 fn names_match(rule: &Rule, case: &Case<'_>) -> Result<(), Miss> {
+    is_named(rule, case.policy, &names_of(case), &case.subject.component)
+}
+
+fn names_of<'a>(case: &'a Case<'_>) -> ToolNames<'a> {
     let declared = &case.declared;
-    is_named(rule, (declared.namespace, declared.name, declared.tool_id), &case.subject.component)
+    ToolNames { namespace: declared.namespace, name: declared.name, tool_id: declared.tool_id }
 }
 
 /// Whether the rule is about the tool with these names of this component.
-pub(super) fn is_named(
-    rule: &Rule,
-    (namespace, name, tool_id): (&str, &str, &str),
-    component: &str,
-) -> Result<(), Miss> {
+pub(super) fn is_named(rule: &Rule, policy: &Policy, names: &ToolNames<'_>, component: &str) -> Result<(), Miss> {
+    let namespace = names.namespace;
     if let Some(pattern) = &rule.tool {
-        let qualified = format!("{namespace}.{name}");
-        let names = [qualified.as_str(), tool_id, name];
-        if !names.iter().any(|name| pattern.matches(name)) {
+        let qualified = names.qualified();
+        let own = [qualified.as_str(), names.tool_id, names.name];
+        if !own.into_iter().chain(rule.installed_as(policy, component)).any(|name| pattern.matches(name)) {
             return Err(format!("the tool is {qualified}"));
         }
     }

@@ -28,12 +28,33 @@ pub struct Policy {
     rules: Vec<Rule>,
     /// Each file, with the digest of a component that one of its `[[tool]]` entries names.
     named: Vec<(PathBuf, String)>,
+    /// Each file, with a tool that the lock beside it binds to bytes.
+    installed: Vec<(PathBuf, InstalledTool)>,
+}
+
+/// A tool of a lock: names that are bound to bytes.
+///
+/// ```
+/// use toolcell_core::policy::{InstalledTool, Policy};
+///
+/// let jq = InstalledTool { name: "jq".to_owned(), component: "sha256:..".to_owned(), claims: vec!["jq.jq".to_owned()] };
+/// let mut policy = Policy::default();
+/// policy.install("/projects/a/toolcell.toml".as_ref(), jq);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledTool {
+    /// The name under which the component was installed. A rule of the file can use it.
+    pub name: String,
+    /// `sha256:<hex>` of the component.
+    pub component: String,
+    /// The qualified names and ids of its tools.
+    pub claims: Vec<String>,
 }
 
 impl Policy {
     /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
-        let mut policy = Self { mode, retry: RetryPolicy::default(), rules, named: Vec::new() };
+        let mut policy = Self { mode, retry: RetryPolicy::default(), rules, named: Vec::new(), installed: Vec::new() };
         policy.rules.sort_by_key(|rule| rule.authority());
         policy
     }
@@ -48,6 +69,17 @@ impl Policy {
     /// allows one of its tools by name means these bytes.
     pub fn name(&mut self, file: &Path, component: &str) {
         self.named.push((file.to_owned(), component.to_owned()));
+    }
+
+    /// Records that the lock beside `file` binds the names of `tool` to its component: rules of the file that name it
+    /// mean these bytes, and no other component of the file's tools can claim its names.
+    pub fn install(&mut self, file: &Path, tool: InstalledTool) {
+        self.installed.push((file.to_owned(), tool));
+    }
+
+    /// The tools that the lock beside `file` binds.
+    fn installed_beside(&self, file: Option<&PathBuf>) -> impl Iterator<Item = &InstalledTool> {
+        self.installed.iter().filter(move |(of, _)| Some(of) == file).map(|(_, tool)| tool)
     }
 
     /// The rules, those of the highest authority first.
@@ -161,17 +193,40 @@ impl Rule {
         })
     }
 
-    /// Whether the rule may identify its tool by name. A tool's name is its own claim, and another tool may claim the
-    /// same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule, or by a
-    /// `[[tool]]` of the same file. Denials and questions count for every tool of that name.
-    pub(super) fn may_name(&self, policy: &Policy, component: &str) -> bool {
-        let names = self.tool.is_some() || self.namespace.is_some();
-        let bound = |file: &PathBuf| policy.named.iter().any(|(named, digest)| named == file && digest == component);
-        self.behavior != Behavior::Allow
-            || !names
-            || self.component.is_some()
-            || self.file.as_ref().is_some_and(bound)
-            || !guard!("bound_names")
+    /// Whether the rule may identify the tool with `names` by name. A tool's name is its own claim, and another tool may
+    /// claim the same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule,
+    /// by the lock beside the file of the rule, or by a `[[tool]]` of the same file, if no installed tool has the name.
+    /// Denials and questions count for every tool of that name.
+    pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
+        let is_by_name = self.tool.is_some() || self.namespace.is_some();
+        if self.behavior != Behavior::Allow || !is_by_name || self.component.is_some() || !guard!("bound_names") {
+            return true;
+        }
+        let is_installed = policy.installed_beside(self.file.as_ref()).any(|tool| tool.component == component);
+        let is_bound =
+            policy.named.iter().any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
+        is_installed || (is_bound && !self.is_taken(policy, names))
+    }
+
+    /// Whether an installed tool of the same file, which the tool is not, has its qualified name or its id, or the bare
+    /// name by which alone the rule matches it.
+    fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>) -> bool {
+        let is_claimed = |name: &str| {
+            policy
+                .installed_beside(self.file.as_ref())
+                .any(|tool| tool.name == name || tool.claims.iter().any(|claim| claim == name))
+        };
+        let qualified = names.qualified();
+        let matches = |name: &str| self.tool.as_ref().is_none_or(|pattern| pattern.matches(name));
+        let by_bare_name = !matches(&qualified) && !matches(names.tool_id);
+        let is_taken = is_claimed(&qualified) || is_claimed(names.tool_id) || (by_bare_name && is_claimed(names.name));
+        is_taken && guard!("installed_names")
+    }
+
+    /// The names by which the lock beside the rule's file knows `component`.
+    pub(super) fn installed_as<'a>(&'a self, policy: &'a Policy, component: &'a str) -> impl Iterator<Item = &'a str> {
+        let tools = policy.installed_beside(self.file.as_ref()).filter(move |tool| tool.component == component);
+        tools.map(|tool| tool.name.as_str())
     }
 
     /// What the rule says about the calls that it matches.
@@ -202,6 +257,19 @@ impl Rule {
             RuleSource::Command => 6,
             RuleSource::Session => 7,
         }
+    }
+}
+
+/// What a tool calls itself.
+pub(super) struct ToolNames<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) tool_id: &'a str,
+}
+
+impl ToolNames<'_> {
+    pub(super) fn qualified(&self) -> String {
+        format!("{}.{}", self.namespace, self.name)
     }
 }
 

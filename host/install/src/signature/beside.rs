@@ -1,4 +1,4 @@
-//! Signatures of files: those that lie beside them.
+//! Signatures in files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,30 +9,11 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use super::SIGNATURE_BYTES_MAX;
 use crate::source::{MINISIGN, Referrer, SIGSTORE_BUNDLE};
 
-/// What is appended to the name of a file for its signature, and the media type of that.
-pub const ENDINGS: [(&str, &str); 2] = [(".sigstore.json", SIGSTORE_BUNDLE), (".minisig", MINISIGN)];
-
 /// The path of the signature of `file` with this ending.
 pub fn path(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-/// The signatures that lie beside `file`.
-///
-/// # Errors
-///
-/// A signature that is there and cannot be read.
-pub fn of(file: &Path) -> Result<Vec<Referrer>, Refusal> {
-    let mut found = Vec::new();
-    for (ending, _) in ENDINGS {
-        let signature = path(file, ending);
-        if signature.symlink_metadata().is_ok() {
-            found.push(read(&signature)?);
-        }
-    }
-    Ok(found)
 }
 
 /// Reads the signature in `file`, of whatever format.

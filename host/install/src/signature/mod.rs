@@ -62,7 +62,6 @@ pub struct Examined {
 pub struct SignatureVerifier {
     policy: TrustPolicy,
     root: Root,
-    preferred: Option<Signer>,
 }
 
 impl SignatureVerifier {
@@ -70,14 +69,7 @@ impl SignatureVerifier {
     pub fn new(policy: TrustPolicy) -> Self {
         provider::install();
         let root = Root::new(policy.trusted_root().map(PathBuf::from));
-        Self { policy, root, preferred: None }
-    }
-
-    /// Prefers `signer`, the one in the lock, if an artifact has several signatures.
-    #[must_use]
-    pub fn prefer(mut self, signer: Option<Signer>) -> Self {
-        self.preferred = signer;
-        self
+        Self { policy, root }
     }
 
     /// The policy that it applies.
@@ -150,7 +142,7 @@ impl SignatureVerifier {
         let candidates = if named.is_empty() { &signers } else { &named };
         let mut candidates = candidates.iter().copied();
         let first = candidates.clone().next();
-        let preferred = candidates.find(|signer| self.preferred.as_ref() == Some(*signer));
+        let preferred = candidates.find(|signer| subject.last_signer == Some(*signer));
         let signer = preferred.or(first).cloned();
         let rejected = examined.iter().filter_map(|one| one.outcome.as_ref().err());
         let notes = rejected.map(|refusal| format!("ignored: {}", refusal.message)).collect();
@@ -210,13 +202,13 @@ mod tests {
         reference: Reference,
         bytes: Vec<u8>,
         pub(super) is_unsigned_allowed: bool,
-        preferred: Option<Signer>,
+        last_signer: Option<Signer>,
     }
 
     impl Place {
         pub(super) fn new(reference: &str, bytes: &[u8]) -> Self {
             let reference = Reference::parse(reference, "/".as_ref()).unwrap();
-            Self { reference, bytes: bytes.to_vec(), is_unsigned_allowed: false, preferred: None }
+            Self { reference, bytes: bytes.to_vec(), is_unsigned_allowed: false, last_signer: None }
         }
 
         /// A policy that names these signers of this reference: `key TEXT` or `minisign TEXT`, one in a line.
@@ -248,8 +240,9 @@ mod tests {
                 digest,
                 bytes: &self.bytes,
                 is_unsigned_allowed: self.is_unsigned_allowed,
+                last_signer: self.last_signer.as_ref(),
             };
-            SignatureVerifier::new(policy).prefer(self.preferred.clone()).verify(&subject, &found)
+            SignatureVerifier::new(policy).verify(&subject, &found)
         }
     }
 
@@ -303,7 +296,7 @@ mod tests {
         let policy = || place.trusting(&format!("minisign {one_public}\nminisign {two_public}"));
         let (first, second, third) = (policy(), policy(), policy());
         assert_eq!(place.judge(first, &signatures).unwrap().signer.as_ref(), Some(keys[0].signer()));
-        place.preferred = Some(keys[1].signer().clone());
+        place.last_signer = Some(keys[1].signer().clone());
         assert_eq!(place.judge(second, &signatures).unwrap().signer.as_ref(), Some(keys[1].signer()));
         // Another signer is another signer, also if the policy names both.
         let verdict = place.judge(third, &signatures[..1]).unwrap();
@@ -326,7 +319,8 @@ mod tests {
         let found = Referrer { media_type: MINISIGN.to_owned(), found: "here".to_owned(), bytes: signature };
         let verifier = SignatureVerifier::new(place.trusting(&format!("minisign {public}")));
         let digest = Digest::of(b"another");
-        let subject = Subject { reference: &place.reference, digest, bytes: b"jq", is_unsigned_allowed: false };
+        let reference = &place.reference;
+        let subject = Subject { reference, digest, bytes: b"jq", is_unsigned_allowed: false, last_signer: None };
         assert_eq!(verifier.verify(&subject, &[found]).unwrap_err().code, "signature_wrong_digest");
     }
 }

@@ -1,1 +1,337 @@
-//! The store of components.
+//! The store of components: one file for each digest, below the folder of toolcell's state, for all projects. A file
+//! appears in it whole or not at all, whenever a process is killed.
+
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use toolcell_core::private::{self, Others};
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::{Digest, Hasher};
+use crate::place;
+use crate::source::COMPONENT_BYTES_MAX;
+
+const FOLDER: &str = "store";
+const COMPONENTS: &str = "components";
+const DRAFTS: &str = "drafts";
+const LOCK: &str = "lock";
+const ENDING: &str = ".wasm";
+/// Of a component: no program of the user changes it by mistake.
+const READ_ONLY: u32 = 0o400;
+
+/// The store, opened for changes. Processes hold it together, so that the drafts of one are not removed by another.
+pub struct Store {
+    folder: PathBuf,
+    /// Locked as long as this lives: shared, or for a moment by one process alone.
+    lock: File,
+}
+
+/// A component that is being written. Removed on drop, or by the next process that opens the store.
+pub struct Draft(NamedTempFile);
+
+/// What is wrong with a file of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its path.
+    pub file: PathBuf,
+    /// In words.
+    pub why: String,
+}
+
+/// The file of the component with `digest`, below `home`, the folder of all state, whether it exists or not.
+pub fn file(home: &Path, digest: &Digest) -> PathBuf {
+    home.join(FOLDER).join(COMPONENTS).join(format!("{}{ENDING}", digest.hex()))
+}
+
+/// Reads the component with `digest`, and checks that it still has it.
+///
+/// # Errors
+///
+/// A component that is not in the store, or that was changed.
+pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
+    let path = file(home, digest);
+    let bytes = match bytes_of(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(digest)),
+        Err(error) => return Err(changed(&path, &error.to_string())),
+    };
+    match Digest::of(&bytes) == *digest || !guard!("store_digests") {
+        true => Ok(bytes),
+        false => Err(changed(&path, "its bytes have another digest")),
+    }
+}
+
+/// The refusal of a component that is locked and not in the store.
+pub fn missing(digest: &Digest) -> Refusal {
+    let message = format!("{digest} is locked, and not in the store of this user: run `toolcell install`");
+    Refusal::new(ErrorClass::SetupRequired, "not_in_store", message)
+}
+
+/// The refusal of a component of the store that is not what it was when it was installed.
+pub fn changed(path: &Path, why: &str) -> Refusal {
+    let message = format!(
+        "{} was changed since it was installed ({why}), so it is not used: run `toolcell store verify`, then `toolcell \
+         install`, which puts it back",
+        path.display()
+    );
+    Refusal::new(ErrorClass::PolicyBlocked, "store_changed", message)
+}
+
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    private::open(path, Others::Nothing)?.take(COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Store {
+    /// Opens the store below `home`, which is created. If no other process has it open, what killed processes left is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be created or locked.
+    pub fn open(home: &Path) -> Result<Self, Refusal> {
+        let folder = home.join(FOLDER);
+        let open = || -> io::Result<Self> {
+            [COMPONENTS, DRAFTS].iter().try_for_each(|part| private::create_dir(&folder.join(part)))?;
+            let lock = private::open_or_create(&folder.join(LOCK))?;
+            let store = Self { folder: folder.clone(), lock };
+            match store.lock.try_lock() {
+                Ok(()) => {
+                    store.sweep(home)?;
+                    store.lock.unlock()?;
+                }
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            store.lock.lock_shared()?;
+            Ok(store)
+        };
+        open().map_err(|error| unusable(&folder, &error))
+    }
+
+    /// Removes all drafts: of components, and of what was confirmed. Called while no other process can have any.
+    fn sweep(&self, home: &Path) -> io::Result<()> {
+        for draft in std::fs::read_dir(self.folder.join(DRAFTS))? {
+            std::fs::remove_file(draft?.path())?;
+        }
+        let Ok(confirmed) = std::fs::read_dir(home.join(place::FOLDER)) else { return Ok(()) };
+        for file in confirmed {
+            let file = file?;
+            if file.file_name().as_encoded_bytes().starts_with(b".") {
+                std::fs::remove_file(file.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a component.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be written to.
+    pub fn draft(&self) -> Result<Draft, Refusal> {
+        let folder = self.folder.join(DRAFTS);
+        let draft = tempfile::Builder::new().prefix("draft-").suffix(ENDING).tempfile_in(&folder);
+        draft.map(Draft).map_err(|error| unusable(&folder, &error))
+    }
+
+    /// Puts `draft`, whose bytes have `digest`, into the store: when this returns, the disk has it. A file that was
+    /// changed meanwhile is replaced.
+    ///
+    /// # Errors
+    ///
+    /// A disk that cannot be written to.
+    pub fn keep(&self, draft: Draft, digest: &Digest) -> Result<(), Refusal> {
+        let components = self.folder.join(COMPONENTS);
+        let keep = || -> io::Result<()> {
+            draft.0.as_file().set_permissions(Permissions::from_mode(READ_ONLY))?;
+            draft.0.as_file().sync_all()?;
+            draft.0.persist(components.join(format!("{}{ENDING}", digest.hex())))?;
+            File::open(&components)?.sync_all()
+        };
+        keep().map_err(|error| unusable(&components, &error))
+    }
+
+    /// The components, with their sizes in bytes, sorted.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read.
+    pub fn components(&self) -> Result<Vec<(Digest, u64)>, Refusal> {
+        let mut found: Vec<(Digest, u64)> = Vec::new();
+        for (path, digest) in self.files()? {
+            if let (Some(digest), Ok(metadata)) = (digest, path.symlink_metadata()) {
+                found.push((digest, metadata.len()));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Reads every component, and returns what is wrong. An empty answer means that each has the digest of its name.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read.
+    pub fn verify(&self) -> Result<Vec<Damage>, Refusal> {
+        let mut damages = Vec::new();
+        for (file, digest) in self.files()? {
+            let why = match digest {
+                None => Some("its name is not that of a component".to_owned()),
+                Some(digest) => damage(&file, &digest),
+            };
+            damages.extend(why.map(|why| Damage { file, why }));
+        }
+        damages.sort_by(|one, other| one.file.cmp(&other.file));
+        Ok(damages)
+    }
+
+    /// Removes the components that `is_used` does not name. Returns their number and size in bytes; `None` if another
+    /// process is installing, which may need one of them.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be changed.
+    pub fn prune(
+        self,
+        is_used: impl FnOnce() -> Result<Vec<Digest>, Refusal>,
+    ) -> Result<Option<(usize, u64)>, Refusal> {
+        let failed = |error: &io::Error| unusable(&self.folder, error);
+        self.lock.unlock().map_err(|error| failed(&error))?;
+        match self.lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
+        }
+        // Read while nobody installs, so that what is installed meanwhile is not removed.
+        let used = is_used()?;
+        let (mut count, mut bytes) = (0, 0);
+        for (digest, size) in self.components()? {
+            if !used.contains(&digest) {
+                let file = self.folder.join(COMPONENTS).join(format!("{}{ENDING}", digest.hex()));
+                std::fs::remove_file(file).map_err(|error| failed(&error))?;
+                (count, bytes) = (count + 1, bytes + size);
+            }
+        }
+        Ok(Some((count, bytes)))
+    }
+
+    /// The files of components, with the digests that their names say.
+    fn files(&self) -> Result<Vec<(PathBuf, Option<Digest>)>, Refusal> {
+        let folder = self.folder.join(COMPONENTS);
+        let read = || -> io::Result<Vec<(PathBuf, Option<Digest>)>> {
+            std::fs::read_dir(&folder)?
+                .map(|entry| {
+                    let name = entry?.file_name();
+                    let hex = name.to_str().and_then(|name| name.strip_suffix(ENDING));
+                    Ok((folder.join(&name), hex.and_then(|hex| format!("sha256:{hex}").parse().ok())))
+                })
+                .collect()
+        };
+        read().map_err(|error| unusable(&folder, &error))
+    }
+}
+
+impl Draft {
+    /// Where its bytes go.
+    pub fn target(&mut self) -> &mut (dyn Write + Send) {
+        self.0.as_file_mut()
+    }
+
+    /// Its bytes so far.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
+    pub fn bytes(&self) -> Result<Vec<u8>, Refusal> {
+        bytes_of(self.0.path()).map_err(|error| unusable(self.0.path(), &error))
+    }
+}
+
+/// What is wrong with `file`, whose name says that it has `digest`.
+fn damage(file: &Path, digest: &Digest) -> Option<String> {
+    let hash = || -> io::Result<Digest> {
+        let mut open = private::open(file, Others::Nothing)?;
+        let (mut hasher, mut piece) = (Hasher::default(), vec![0; 1 << 16]);
+        loop {
+            match open.read(&mut piece)? {
+                0 => return Ok(hasher.finish()),
+                count => hasher.update(piece.get(..count).unwrap_or_default()),
+            }
+        }
+    };
+    match hash() {
+        Ok(found) if found == *digest => None,
+        Ok(found) => Some(format!("its bytes have the digest {found}")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn unusable(place: &Path, error: &io::Error) -> Refusal {
+    let message =
+        format!("the store of tools cannot be used: {}: {error}; check the folder and its disk", place.display());
+    Refusal::new(ErrorClass::SetupRequired, "store_unusable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(store: &Store, bytes: &[u8]) -> Digest {
+        let mut draft = store.draft().unwrap();
+        draft.target().write_all(bytes).unwrap();
+        assert_eq!(draft.bytes().unwrap(), bytes);
+        store.keep(draft, &Digest::of(bytes)).unwrap();
+        Digest::of(bytes)
+    }
+
+    #[test]
+    fn what_is_kept_is_read_and_what_was_changed_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path()).unwrap();
+        let digest = put(&store, b"component");
+        assert_eq!(read(home.path(), &digest).unwrap(), b"component");
+        assert_eq!(store.verify().unwrap(), []);
+        assert_eq!(read(home.path(), &Digest::of(b"other")).unwrap_err().code, "not_in_store");
+        let path = file(home.path(), &digest);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&path, "changed").unwrap();
+        assert_eq!(read(home.path(), &digest).unwrap_err().code, "store_changed");
+        assert_eq!(store.verify().unwrap().len(), 1);
+        put(&store, b"component");
+        assert_eq!((store.verify().unwrap(), read(home.path(), &digest).is_ok()), (Vec::new(), true));
+    }
+
+    #[test]
+    fn drafts_of_ended_processes_are_removed_and_those_of_others_are_not() {
+        let home = tempfile::tempdir().unwrap();
+        let drafts = home.path().join("store/drafts");
+        let count = || std::fs::read_dir(&drafts).unwrap().count();
+        let first = Store::open(home.path()).unwrap();
+        let draft = first.draft().unwrap();
+        let second = Store::open(home.path()).unwrap();
+        assert_eq!(count(), 1);
+        // As after a kill: the file stays, and the lock does not.
+        draft.0.keep().unwrap();
+        drop((first, second));
+        assert_eq!(count(), 1);
+        Store::open(home.path()).unwrap();
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn what_no_lock_names_is_pruned_unless_another_process_installs() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path()).unwrap();
+        let (used, _) = (put(&store, b"used"), put(&store, b"unused"));
+        let other = Store::open(home.path()).unwrap();
+        assert_eq!(store.prune(|| Ok(Vec::new())).unwrap(), None);
+        assert_eq!(other.prune(|| Ok(vec![used])).unwrap(), Some((1, 6)));
+        let store = Store::open(home.path()).unwrap();
+        assert_eq!(store.components().unwrap(), [(used, 4)]);
+    }
+}

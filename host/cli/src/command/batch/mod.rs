@@ -27,6 +27,8 @@ use toolcell_core::scheduler::batch::PARALLEL_MAX;
 use crate::dialect::Dialect;
 use crate::telemetry::Telemetry;
 
+use crate::config::Names;
+
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
 use super::exporting::{self, Exporting};
@@ -50,8 +52,8 @@ pub(super) struct Batch {
     /// The calls: one JSON object a line. - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// A .wasm file, or the source folder of a tool that is built, whose tools the lines may name; with #NAME for one of
-    /// them
+    /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the lines may name; with
+    /// #NAME for one of them
     #[arg(long, value_name = "TOOL")]
     tool: Vec<String>,
     /// Print one object with id and result for each call, then one for each call with deferred context modifiers, and nothing
@@ -181,7 +183,7 @@ impl Job<'_> {
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
         self.options.retry.apply(&mut settings.policy);
-        let sources = self.sources(&lines);
+        let sources = self.sources(&lines, settings.layers.names());
         let closed = kept::close_sources(&home, &mut settings, &sources);
         let policy = self.order.policy(&settings.limits, lines.len());
         let questions = Questions::new(output);
@@ -227,10 +229,11 @@ impl Job<'_> {
     }
 
     /// The source folders that the command and the lines name. A model names none.
-    fn sources(&self, lines: &[Line]) -> Vec<PathBuf> {
+    fn sources(&self, lines: &[Line], names: &Names) -> Vec<PathBuf> {
         let typed = if matches!(self.naming, Naming::Typed) { lines } else { &[] };
         let named = self.tools.iter().chain(typed.iter().map(|line| &line.tool));
-        let targets: BTreeMap<&str, Target> = named.map(|typed| (typed.as_str(), Target::parse(typed))).collect();
+        let targets: BTreeMap<&str, Target> =
+            named.map(|typed| (typed.as_str(), Target::named(typed, names))).collect();
         kept::source_folders(targets.values())
     }
 
@@ -323,6 +326,7 @@ impl Job<'_> {
             home,
             entries,
             configs,
+            names: layers.names(),
             policy,
             sources: &shared.sources,
             options: &self.options.call,
@@ -338,7 +342,7 @@ impl Job<'_> {
         match self.naming {
             Naming::Typed => {
                 for typed in self.tools {
-                    tools.offer(&Target::parse(typed), None).await.map_err(|refusal| {
+                    tools.offer(&Target::named(typed, tools.names), None).await.map_err(|refusal| {
                         let message = format!("{typed}: {}", refusal.message);
                         Refusal { message, ..refusal }
                     })?;

@@ -14,6 +14,8 @@ use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
 use crate::dialect::Dialect;
 use crate::server;
 
+use crate::config::Names;
+
 use super::super::ask::Origin;
 use super::super::exported::Exported;
 use super::super::options::CallOptions;
@@ -30,6 +32,7 @@ pub(super) struct Tools<'a> {
     pub(super) home: &'a Home,
     pub(super) entries: EntryPaths,
     pub(super) configs: ToolConfigs,
+    pub(super) names: &'a Names,
     pub(super) policy: &'a mut Policy,
     pub(super) sources: &'a [PathBuf],
     pub(super) options: &'a CallOptions,
@@ -95,10 +98,17 @@ impl Tools<'_> {
 
     /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
     pub(super) async fn find(&mut self, typed: &str) -> Result<Chosen, Refusal> {
-        if let Some(chosen) = self.named(typed)? {
-            return Ok(chosen);
+        let target = Target::named(typed, self.names);
+        // An installed name means its bytes, whatever a tool of the command calls itself.
+        let is_meant = |callee: &Callee| match (target.found(), callee.tool()) {
+            (Some(found), Some(tool)) => **tool.component() == *found.component.to_string(),
+            _ => !target.is_installed(),
+        };
+        match self.named(typed) {
+            Ok(Some(chosen)) if is_meant(&chosen.tool) => return Ok(chosen),
+            Err(refusal) if !target.is_installed() => return Err(refusal),
+            _ => {}
         }
-        let target = Target::parse(typed);
         let Component { loaded, origin } = self.component(&target).await.map_err(|refusal| self.or_offered(refusal))?;
         Ok(Chosen { tool: target.choose(&loaded)?, origin, wall: None })
     }

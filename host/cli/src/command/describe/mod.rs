@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcell::{Home, Loaded};
 use toolcell_core::catalog::Tool;
 
-use crate::config::configured_compilation;
+use crate::config::{Names, configured_compilation};
 
 use super::exit::{self, BadRequest, Exit};
 use super::target::{self, Building, Target};
@@ -21,7 +21,7 @@ use super::{runtime, show};
 /// Shows the tools of a component: what they do, take, return and ask for, and how to call them.
 #[derive(Debug, Args)]
 pub(super) struct Describe {
-    /// A .wasm file, or the source folder of a tool; with #NAME for one of its tools
+    /// An installed tool, a .wasm file, or the source folder of a tool; with #NAME for one of its tools
     tool: String,
     /// Print the Agent Tool records: declarations, interfaces, execution and permission profiles
     #[arg(long)]
@@ -33,7 +33,7 @@ impl Describe {
         let home = Home::find()?;
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
-        let target = Target::parse(&self.tool);
+        let target = Target::named(&self.tool, &Names::here(&home, None));
         let loaded = runtime()?.block_on(async {
             let component = target.locate(&home, Building::No)?;
             host.load_file(&component).await
@@ -74,12 +74,12 @@ fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
 }
 
 fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {
-    let path = target.path.display();
+    let path = target.shown();
     let columns = show::columns();
     let shown = tools.iter().map(|tool| {
         // The name is needed only where there are several.
         let called = match loaded.tools.as_slice() {
-            [_] => path.to_string(),
+            [_] => path.clone(),
             _ => format!("{path}#{}", tool.declaration().name),
         };
         overview::of(tool, &called, columns)

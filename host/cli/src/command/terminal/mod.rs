@@ -62,11 +62,16 @@ impl Respondent for Terminal {
     }
 }
 
+/// Whether there is a terminal at which a question can be asked.
+pub(super) fn is_there() -> bool {
+    Terminal::if_there(String::new()).is_some() && Display::of_terminal().is_wide_enough()
+}
+
 /// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
 /// false without a terminal or on one that is too narrow.
 pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
     let display = Display::of_terminal();
-    if Terminal::if_there(String::new()).is_none() || !display.is_wide_enough() {
+    if !is_there() {
         return false;
     }
     let mut sheet = Sheet::new(display.columns);

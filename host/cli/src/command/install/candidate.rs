@@ -1,0 +1,186 @@
+//! One tool on its way into a lock.
+
+use std::path::Path;
+
+use toolcell::Refusal;
+use toolcell_core::record::ErrorClass;
+use toolcell_install::ceiling::Ceiling;
+use toolcell_install::lock::{Entry, written};
+use toolcell_install::obtain::{Obtained, Wanted, obtain};
+use toolcell_install::place::{self, Installed};
+use toolcell_install::plan::{Plan, Version};
+use toolcell_install::reference::Reference;
+use toolcell_install::store;
+use toolcell_install::verifier::Signer;
+use toolcell_install::words::Words;
+
+use super::offer::{self, Offer};
+use super::options::Consent;
+use super::report::{Report, State};
+use super::shop::Shop;
+
+/// What to install under a name.
+pub(super) struct Want {
+    pub(super) name: String,
+    pub(super) reference: Reference,
+    /// The reference, as it is in the lock.
+    pub(super) written: String,
+    /// The entry of the lock whose bytes it has to be.
+    pub(super) pinned: Option<Entry>,
+    pub(super) is_unsigned_allowed: bool,
+    pub(super) is_declared: bool,
+    /// Whether the lock may not change.
+    pub(super) is_locked: bool,
+}
+
+impl Want {
+    /// Whatever `reference` stands for; `folder` is that of the lock.
+    pub(super) fn new(name: &str, reference: Reference, folder: &Path) -> Self {
+        let written = written(&reference, folder);
+        let (pinned, name) = (None, name.to_owned());
+        let is_unsigned_allowed = false;
+        Self { name, reference, written, pinned, is_unsigned_allowed, is_declared: false, is_locked: false }
+    }
+
+    pub(super) fn locked(self, is_locked: bool) -> Self {
+        Self { is_locked, ..self }
+    }
+}
+
+/// A component that could be installed: what it is, and its bytes.
+enum Bytes {
+    Obtained(Box<Obtained>),
+    /// They are in the store, and their entry was confirmed by this user, in another lock.
+    Known,
+}
+
+impl Shop {
+    /// Installs what `want` asks for, if it is not installed already, and the user agrees.
+    pub(super) fn take(
+        &self,
+        want: &Want,
+        consent: &Consent,
+        is_dry: bool,
+        report: &mut Report,
+    ) -> Result<(), Refusal> {
+        let installed = self.place.read()?;
+        if let Some(entry) = self.is_there(want, &installed) {
+            report.add(State::Unchanged, entry, None, &[]);
+            return Ok(());
+        }
+        let last = installed.last(&want.name);
+        let (after, bytes, notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
+            return Err(out_of_date(want, self.place.file()));
+        }
+        let before = last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
+        let plan = Plan::new(before.as_ref(), &after)?;
+        let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
+        let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes };
+        let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
+        let state = match last {
+            None => State::Installed,
+            Some(last) if *last != after.entry => State::Updated,
+            Some(_) if is_kept && installed.lock.0.get(&want.name) == last => State::Unchanged,
+            Some(_) => State::Restored,
+        };
+        if is_dry {
+            report.show(&offer);
+            report.add(state, &after.entry, Some(&offer), &notes);
+            return Ok(());
+        }
+        if plan.asks() && guard!("install_consent") {
+            offer::agree(&offer, consent, report)?;
+        }
+        if let Bytes::Obtained(obtained) = bytes {
+            obtained.keep(&self.store)?;
+        }
+        let seen = installed.lock.0.get(&want.name);
+        self.place.change(|installed| installed.put(after.entry.clone(), seen))?;
+        report.add(state, &after.entry, Some(&offer), &notes);
+        Ok(())
+    }
+
+    /// The entry of the lock, if it is what is wanted, this user confirmed it, and the store has its bytes.
+    fn is_there<'a>(&self, want: &Want, installed: &'a Installed) -> Option<&'a Entry> {
+        let pinned = want.pinned.as_ref()?;
+        let entry =
+            installed.lock.0.get(&want.name).filter(|entry| *entry == pinned && installed.is_confirmed(entry))?;
+        let is_same = entry.declared == want.is_declared && entry.allow_unsigned == want.is_unsigned_allowed;
+        (is_same && store::read(self.home.folder(), &entry.component).is_ok()).then_some(entry)
+    }
+
+    /// What `want` would become in the lock. `last_signer` signed what is installed under its name.
+    fn candidate(&self, want: &Want, last_signer: Option<&Signer>) -> Result<(Version, Bytes, Vec<String>), Refusal> {
+        if let Some((version, notes)) = self.known(want)? {
+            return Ok((version, Bytes::Known, notes));
+        }
+        let wanted = Wanted {
+            reference: &want.reference,
+            pinned: want.pinned.as_ref().map(|entry| (entry.digest, entry.component)),
+            is_unsigned_allowed: want.is_unsigned_allowed,
+            last_signer,
+        };
+        let home = self.home.folder();
+        let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &*self.verifier, (&self.store, home)))?;
+        let tools = self.load(&obtained.bytes)?;
+        let (ceiling, words) = (Ceiling::of(&tools), Words::of(&tools));
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        let entry = Entry {
+            name: want.name.clone(),
+            reference: want.written.clone(),
+            digest: obtained.digest(),
+            component: obtained.component,
+            size: obtained.bytes.len() as u64,
+            version: obtained.resolved.version().map(str::to_owned),
+            ceiling: ceiling.digest(),
+            declarations: words.digest(),
+            tools: sorted(tools.iter().map(|tool| tool.declaration().qualified_name()).collect()),
+            tool_ids: sorted(tools.iter().map(|tool| tool.declaration().tool_id.clone()).collect()),
+            declared: want.is_declared,
+            allow_unsigned: want.is_unsigned_allowed,
+            signer: obtained.verdict.signer.clone(),
+        };
+        let mut notes = obtained.verdict.notes.clone();
+        if entry.signer.is_some() && !obtained.verdict.is_named {
+            notes.push(
+                "no [[trust]] names this signer: it is remembered, and another one will be asked about".to_owned(),
+            );
+        }
+        Ok((Version { entry, declared: Some((ceiling, words)) }, Bytes::Obtained(Box::new(obtained)), notes))
+    }
+
+    /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same
+    /// reference, digests and signer in any lock.
+    fn known(&self, want: &Want) -> Result<Option<(Version, Vec<String>)>, Refusal> {
+        let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else { return Ok(None) };
+        let home = self.home.folder();
+        let same = |entry: &Entry| {
+            (&entry.reference, entry.digest, entry.component, &entry.signer)
+                == (&pinned.reference, pinned.digest, pinned.component, &pinned.signer)
+        };
+        let Some(known) = place::known(home)?.into_iter().find(same) else { return Ok(None) };
+        let Ok(bytes) = store::read(home, &known.component) else { return Ok(None) };
+        let tools = self.load(&bytes)?;
+        let (name, is_unsigned_allowed) = (want.name.clone(), want.is_unsigned_allowed);
+        let entry = Entry { name, declared: want.is_declared, allow_unsigned: is_unsigned_allowed, ..known };
+        let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
+        let notes = vec!["its signature was checked when it was first installed, not again".to_owned()];
+        Ok(Some((Version { entry, declared }, notes)))
+    }
+}
+
+/// The refusal of `--locked`.
+fn out_of_date(want: &Want, lock: &Path) -> Refusal {
+    let message = format!(
+        "`{}` ({}) is not in {} as it would be installed, and --locked keeps that file as it is: run `toolcell install` \
+         without it, and commit the lock",
+        want.name,
+        want.reference,
+        lock.display()
+    );
+    Refusal::new(ErrorClass::PolicyBlocked, "lock_out_of_date", message)
+}

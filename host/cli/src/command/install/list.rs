@@ -1,0 +1,62 @@
+use clap::Args;
+use serde_json::json;
+use toolcell::{Home, Refusal};
+use toolcell_install::lock::Entry;
+use toolcell_install::place::{Installed, Place};
+use toolcell_install::store;
+
+use super::super::exit::Exit;
+use super::options::PlaceOptions;
+use super::{report, shop};
+
+/// Lists the installed tools: of this project, and your own.
+#[derive(Debug, Args)]
+pub(in crate::command) struct List {
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let mut places = vec![shop::place(&home, &self.place)?];
+        if !self.place.user && self.place.config.is_none() {
+            places.push(Place::beside(&home.user_file()?, home.folder()));
+        }
+        places.dedup();
+        let (mut lines, mut listed) = (Vec::new(), Vec::new());
+        for place in places {
+            let installed = match place.read() {
+                Ok(installed) => installed,
+                Err(refusal) => return report::refused(&refusal, self.json),
+            };
+            for entry in installed.lock.0.values() {
+                let state = state(&installed, entry, &home);
+                lines.push(line(entry, &state));
+                let why = state.as_ref().err().map(|refusal| refusal.message.clone());
+                let state = state.map_or_else(|refusal| refusal.code, |()| "ready");
+                listed.push(json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }));
+            }
+        }
+        if listed.is_empty() {
+            lines.push("no tool is installed; `toolcell install REF` installs one".to_owned());
+        }
+        report::print(&json!({ "installed": listed }), &lines, self.json)
+    }
+}
+
+/// Whether the name can be used, and the bytes are those that were installed.
+fn state(installed: &Installed, entry: &Entry, home: &Home) -> Result<(), Refusal> {
+    installed.get(&entry.name).transpose()?;
+    store::read(home.folder(), &entry.component).map(|_| ())
+}
+
+fn line(entry: &Entry, state: &Result<(), Refusal>) -> String {
+    let version = entry.version.as_deref().unwrap_or("-");
+    let signer = entry.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |signer| format!("signed by {signer}"));
+    let why = state.as_ref().err().map(|refusal| format!("\n  {}", refusal.message)).unwrap_or_default();
+    format!("{:<20} {version:<12} {}\n  {signer}{why}", entry.name, entry.reference)
+}

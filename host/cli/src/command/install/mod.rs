@@ -1,0 +1,154 @@
+//! The commands around installed tools: thin, over the package `toolcell-install`.
+
+mod candidate;
+mod info;
+mod list;
+mod many;
+mod offer;
+mod options;
+mod outdated;
+mod parts;
+mod remove;
+mod report;
+mod shop;
+mod store;
+mod update;
+
+use std::path::Path;
+
+use clap::Args;
+use toolcell::{Home, Refusal};
+use toolcell_core::record::ErrorClass;
+use toolcell_install::lock::{is_name, written};
+use toolcell_install::place::Installed;
+use toolcell_install::reference::Reference;
+
+use super::exit::{BadRequest, Exit, Stop};
+
+use candidate::Want;
+pub(super) use info::Info;
+pub(super) use list::List;
+pub(super) use options::SourceOptions;
+use options::{Consent, PlaceOptions};
+pub(super) use outdated::Outdated;
+pub(super) use parts::sources;
+pub(super) use remove::Remove;
+use report::Report;
+use shop::Shop;
+pub(super) use store::StoreCommand;
+pub(super) use update::Update;
+
+/// Installs a tool under a name, by which every command knows it. Its signature is checked, what it could ever ask for is
+/// shown, and you are asked. Without REF, installs what [tools] of toolcell.toml and toolcell.lock name.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  toolcell install ghcr.io/example/jq:1\n  toolcell install ./jq.wasm --name my-jq\n  \
+                        toolcell install --locked --yes"
+)]
+pub(super) struct Install {
+    /// HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that is built
+    #[arg(value_name = "REF")]
+    reference: Option<String>,
+    /// The name to call it by [default: the last part of REF]
+    #[arg(long, requires = "reference")]
+    name: Option<String>,
+    /// Install REF although nobody signed it
+    #[arg(long, requires = "reference")]
+    allow_unsigned: bool,
+    /// Install exactly what toolcell.lock says, and fail if it would have to change
+    #[arg(long)]
+    locked: bool,
+    /// Show what would be installed, and install nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    sources: SourceOptions,
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Install {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let mut report = Report::new(self.json, self.dry_run);
+        let done = self.install(&home, &mut report);
+        report.end(done)
+    }
+
+    fn install(&self, home: &Home, report: &mut Report) -> Result<(), Stop> {
+        let shop = Shop::open(home, &self.place, &self.sources)?;
+        report.at(shop.place.file());
+        let installed = shop.place.read()?;
+        let wants = match &self.reference {
+            Some(reference) => vec![self.want(&shop, &installed, reference)?],
+            None => shop.all(&installed)?,
+        };
+        if self.reference.is_none() {
+            many::forget(&shop, &installed, self.locked || self.dry_run, report)?;
+        }
+        for want in wants {
+            shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report)?;
+        }
+        Ok(())
+    }
+
+    /// What REF asks for.
+    fn want(&self, shop: &Shop, installed: &Installed, typed: &str) -> Result<Want, Stop> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let reference = Reference::parse(typed, &here)?;
+        let name = name(self.name.as_deref(), &reference)?;
+        let said = written(&reference, shop.place.folder());
+        if let Some(declared) = shop.declared().get(&name) {
+            let known = Reference::parse(&declared.reference, shop.place.folder())?;
+            if known != reference {
+                let message = format!(
+                    "`{name}` is {} by [tools] in {}: change it there, then run `toolcell install`, or choose another \
+                     --name",
+                    declared.reference,
+                    shop.config.display()
+                );
+                return Err(BadRequest(message).into());
+            }
+        }
+        let entry = installed.lock.0.get(&name);
+        let same = entry.filter(|entry| entry.reference == said);
+        let is_unsigned_allowed = self.allow_unsigned
+            || same.is_some_and(|entry| entry.allow_unsigned && installed.is_confirmed(entry))
+            || shop.declared().get(&name).is_some_and(|declared| declared.allow_unsigned);
+        Ok(Want {
+            is_declared: shop.declared().contains_key(&name),
+            pinned: same.cloned(),
+            name,
+            reference,
+            written: said,
+            is_unsigned_allowed,
+            is_locked: false,
+        })
+    }
+}
+
+/// The name that a tool gets.
+fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadRequest> {
+    match chosen {
+        Some(name) if is_name(name) => Ok(name.to_owned()),
+        Some(name) => Err(BadRequest(format!(
+            "{name:?} cannot be the name of a tool: letters, digits, `_` and `-` are expected, beginning with a letter or \
+             a digit"
+        ))),
+        None => {
+            reference.suggested_name().ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME")))
+        }
+    }
+}
+
+/// The refusal of a name that is not installed in the lock `file`.
+fn unknown(name: &str, file: &Path) -> Refusal {
+    let message =
+        format!("no tool is installed as `{name}` in {}; `toolcell list` lists those that are", file.display());
+    Refusal::new(ErrorClass::UnknownTool, "not_installed", message)
+}

@@ -1,0 +1,35 @@
+//! Options that several of the commands have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Which lock a command works on.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::command) struct PlaceOptions {
+    /// Use your own lock, for all projects, instead of that of this project
+    #[arg(long)]
+    pub(super) user: bool,
+    /// Use the lock beside this file instead of the project's toolcell.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "user")]
+    pub(super) config: Option<PathBuf>,
+}
+
+/// How sources are asked.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::command) struct SourceOptions {
+    /// Use what is on this machine, and send no request
+    #[arg(long)]
+    pub(super) offline: bool,
+    /// Trust the certificates in a PEM file beside the public ones
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_ca: Option<PathBuf>,
+}
+
+/// Who agrees.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::command) struct Consent {
+    /// Agree without being asked, for scripts
+    #[arg(long, short)]
+    pub(super) yes: bool,
+}

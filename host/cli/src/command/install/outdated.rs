@@ -1,0 +1,85 @@
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell::{Home, Refusal};
+use toolcell_install::digest::Digest;
+use toolcell_install::lock::Entry;
+use toolcell_install::place::Installed;
+use toolcell_install::source::{COMPONENT_BYTES_MAX, Sink};
+
+use super::super::exit::{Exit, Stop};
+use super::options::{PlaceOptions, SourceOptions};
+use super::report;
+use super::shop::Shop;
+
+/// Lists the installed tools whose references stand for other bytes by now. Nothing is loaded.
+#[derive(Debug, Args)]
+pub(in crate::command) struct Outdated {
+    #[command(flatten)]
+    sources: SourceOptions,
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a reference stands for.
+struct Latest {
+    digest: Digest,
+    version: Option<String>,
+}
+
+impl Outdated {
+    pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        match self.look(&home) {
+            Ok((lines, value)) => report::print(&value, &lines, self.json),
+            Err(stop) => report::refused(&stop.refusal()?, self.json),
+        }
+    }
+
+    fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
+        let shop = Shop::open(home, &self.place, &self.sources)?;
+        let installed = shop.place.read()?;
+        let (mut lines, mut outdated, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in installed.lock.0.values() {
+            match latest(&shop, &installed, entry) {
+                Ok(latest) if latest.digest == entry.digest => {}
+                Ok(Latest { digest, version }) => {
+                    let known = |version: &Option<String>| version.clone().unwrap_or_else(|| "-".to_owned());
+                    let versions = format!("{} -> {}", known(&entry.version), known(&version));
+                    lines.push(format!("{:<20} {versions:<24} {}", entry.name, entry.reference));
+                    lines.push(format!("  {} -> {digest}", entry.digest));
+                    outdated.push(json!({ "tool": entry, "latest": { "digest": digest, "version": version } }));
+                }
+                Err(refusal) => {
+                    lines.push(format!("{:<20} not known: {}", entry.name, refusal.message));
+                    errors.push(json!({ "name": entry.name, "error": refusal.to_error() }));
+                }
+            }
+        }
+        if lines.is_empty() {
+            lines.push("every installed tool is what its reference stands for".to_owned());
+        } else if !outdated.is_empty() {
+            lines.push("`toolcell update --dry-run` shows what would change".to_owned());
+        }
+        Ok((lines, json!({ "outdated": outdated, "errors": errors })))
+    }
+}
+
+fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, Refusal> {
+    let want = shop.again(installed, entry)?;
+    let source = shop.sources.of(&want.reference)?;
+    shop.runtime.block_on(async {
+        let resolved = source.resolve(&want.reference).await?;
+        let version = resolved.version().map(str::to_owned);
+        if let Some(digest) = resolved.digest() {
+            return Ok(Latest { digest, version });
+        }
+        // Only the bytes tell.
+        let mut nowhere = std::io::sink();
+        let mut sink = Sink::new(&mut nowhere, COMPONENT_BYTES_MAX);
+        source.fetch(&resolved, &mut sink).await?;
+        Ok(Latest { digest: sink.finish(), version })
+    })
+}

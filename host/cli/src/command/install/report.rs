@@ -1,0 +1,128 @@
+//! What a command did, for people and for programs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcell::Refusal;
+use toolcell_core::approval::legible;
+use toolcell_install::lock::Entry;
+
+use super::super::exit::{self, Exit, Stop};
+use super::super::show;
+use super::offer::Offer;
+
+/// What became of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Installed,
+    Updated,
+    Unchanged,
+    /// Its bytes or its entry were missing or changed, and are as they were installed.
+    Restored,
+    Removed,
+}
+
+/// Collects what a command did.
+pub(super) struct Report {
+    json: bool,
+    is_dry: bool,
+    lock: Option<PathBuf>,
+    tools: Vec<Value>,
+    /// Of tools that could not be updated beside others.
+    failed: Vec<Refusal>,
+}
+
+impl Report {
+    pub(super) fn new(json: bool, is_dry: bool) -> Self {
+        Self { json, is_dry, lock: None, tools: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Names the lock.
+    pub(super) fn at(&mut self, lock: &Path) {
+        self.lock = Some(lock.to_owned());
+    }
+
+    /// Prints `offer` on standard error, for people.
+    pub(super) fn show(&self, offer: &Offer<'_>) {
+        if !self.json {
+            offer.text().lines().for_each(show::say);
+        }
+    }
+
+    /// Adds what became of the name of `entry`.
+    pub(super) fn add(&mut self, state: State, entry: &Entry, offer: Option<&Offer<'_>>, notes: &[String]) {
+        if !self.json {
+            show::say(&self.line(state, entry));
+        }
+        let plan = offer.map(Offer::json);
+        self.tools.push(json!({ "state": state, "tool": entry, "plan": plan, "notes": notes }));
+    }
+
+    fn line(&self, state: State, entry: &Entry) -> String {
+        let (name, digest) = (&entry.name, entry.component);
+        let version = entry.version.as_ref().map(|version| format!(" {}", legible(version))).unwrap_or_default();
+        let would = |done: &str, would: &str| if self.is_dry { would.to_owned() } else { done.to_owned() };
+        let verb = match state {
+            State::Installed => would("installed", "would install"),
+            State::Updated => would("updated", "would update"),
+            State::Unchanged => "already installed:".to_owned(),
+            State::Restored => would("restored", "would restore"),
+            State::Removed => would("removed", "would remove"),
+        };
+        let call = match (state, self.is_dry) {
+            (State::Installed, false) => format!("; see `toolcell describe {name}`"),
+            _ => String::new(),
+        };
+        format!("{verb} {name}{version} ({digest}){call}")
+    }
+
+    /// Keeps a refusal of one tool, so that the others go on.
+    pub(super) fn failed(&mut self, name: &str, refusal: Refusal) {
+        let message = format!("{name}: {}", refusal.message);
+        self.failed.push(Refusal { message, ..refusal });
+    }
+
+    /// Prints what is left to say, and returns the exit code.
+    pub(super) fn end(mut self, done: Result<(), Stop>) -> anyhow::Result<Exit> {
+        if let Err(stop) = done {
+            self.failed.push(stop.refusal()?);
+        }
+        let exit = self.failed.first().map_or(Exit::Succeeded, exit::of_refusal);
+        for refusal in &self.failed {
+            if !self.json {
+                show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            }
+            show::detail(refusal);
+        }
+        if !self.json {
+            return Ok(exit);
+        }
+        let printed = match self.failed.first().filter(|_| self.tools.is_empty()) {
+            Some(refusal) => json!({ "error": refusal.to_error() }),
+            None => {
+                let errors: Vec<_> = self.failed.iter().map(Refusal::to_error).collect();
+                json!({ "lock": self.lock, "dry_run": self.is_dry, "tools": self.tools, "errors": errors })
+            }
+        };
+        writeln!(std::io::stdout(), "{printed}").map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    }
+}
+
+/// Prints a refusal, as every command does, and returns its exit code.
+pub(super) fn refused(refusal: &Refusal, json: bool) -> anyhow::Result<Exit> {
+    let mut report = Report::new(json, false);
+    report.failed.push(refusal.clone());
+    report.end(Ok(()))
+}
+
+/// Prints `value`, or else `lines`, whose words come from others.
+pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Result<Exit> {
+    let text = match json {
+        true => format!("{value}\n"),
+        false => lines.iter().map(|line| show::printable(line, true) + "\n").collect(),
+    };
+    std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+}

@@ -1,0 +1,155 @@
+//! What the commands work with: a lock, the store, and where components come from.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+use toolcell::{Home, Loaded, Refusal, Tool};
+use toolcell_core::private;
+use toolcell_core::record::ErrorClass;
+use toolcell_install::ceiling::Ceiling;
+use toolcell_install::digest::Digest;
+use toolcell_install::lock::Entry;
+use toolcell_install::obtain::Sources;
+use toolcell_install::place::{Installed, Place};
+use toolcell_install::plan::Version;
+use toolcell_install::reference::Reference;
+use toolcell_install::store::{self, Store};
+use toolcell_install::verifier::Verifier;
+use toolcell_install::words::Words;
+
+use crate::config::{self, DeclaredTool, LayerOptions, Layers};
+
+use super::super::exit::Stop;
+use super::super::{runtime, target};
+use super::candidate::Want;
+use super::options::{PlaceOptions, SourceOptions};
+use super::parts;
+
+pub(super) struct Shop {
+    pub(super) home: Home,
+    /// The `toolcell.toml` beside the lock, whether it exists or not.
+    pub(super) config: PathBuf,
+    pub(super) place: Place,
+    pub(super) store: Store,
+    pub(super) sources: Sources,
+    pub(super) verifier: Box<dyn Verifier>,
+    pub(super) runtime: Runtime,
+    layers: Layers,
+}
+
+/// The file whose lock is meant: the named one, the project's, or the user's own. The second is whether it is the last.
+pub(super) fn config(home: &Home, options: &PlaceOptions) -> anyhow::Result<(PathBuf, bool)> {
+    let user = home.user_file()?;
+    if options.user {
+        return Ok((user, true));
+    }
+    if let Some(named) = &options.config {
+        return Ok((named.canonicalize().unwrap_or_else(|_| named.clone()), false));
+    }
+    let here = std::env::current_dir().ok();
+    let project = here.and_then(|here| config::project_file(&here));
+    let is_user = |file: &PathBuf| matches!((file.canonicalize(), user.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    match project.filter(|file| !is_user(file)) {
+        Some(project) => Ok((project.canonicalize().unwrap_or(project), false)),
+        None => Ok((user, true)),
+    }
+}
+
+/// The place that `options` mean.
+pub(super) fn place(home: &Home, options: &PlaceOptions) -> anyhow::Result<Place> {
+    config(home, options).map(|(config, _)| Place::beside(&config, home.folder()))
+}
+
+impl Shop {
+    /// Opens the store. Settings of a project count only if the user has trusted its file.
+    pub(super) fn open(home: &Home, options: &PlaceOptions, sources: &SourceOptions) -> Result<Self, Stop> {
+        let (config, is_user) = config(home, options)?;
+        let layers = match is_user {
+            true => Layers::of_user(home).map_err(|error| unreadable(&error))?,
+            false => {
+                let here = std::env::current_dir().ok();
+                Layers::read(home, here.as_deref(), &LayerOptions { file: options.config.clone(), none: false })?
+            }
+        };
+        if is_user && let Some(folder) = config.parent() {
+            private::create_dir(folder).map_err(|error| unreadable(&error.into()))?;
+        }
+        Ok(Self {
+            place: Place::beside(&config, home.folder()),
+            store: Store::open(home.folder())?,
+            sources: parts::sources(home, sources)?,
+            verifier: parts::verifier(&layers),
+            runtime: runtime()?,
+            home: home.clone(),
+            config,
+            layers,
+        })
+    }
+
+    /// `[tools]` of the file beside the lock.
+    pub(super) fn declared(&self) -> &BTreeMap<String, DeclaredTool> {
+        static NONE: BTreeMap<String, DeclaredTool> = BTreeMap::new();
+        let layer = self.layers.files().iter().find(|layer| layer.file.path == self.config);
+        layer.map_or(&NONE, |layer| &layer.file.declared)
+    }
+
+    /// What the lock and `[tools]` name.
+    pub(super) fn all(&self, installed: &Installed) -> Result<Vec<Want>, Stop> {
+        let mut wants = Vec::new();
+        for (name, declared) in self.declared() {
+            let reference = Reference::parse(&declared.reference, self.place.folder())?;
+            let want = Want::new(name, reference, self.place.folder());
+            let entry = installed.lock.0.get(name).filter(|entry| entry.reference == want.written);
+            let is_unsigned_allowed = declared.allow_unsigned;
+            wants.push(Want { is_declared: true, pinned: entry.cloned(), is_unsigned_allowed, ..want });
+        }
+        for (name, entry) in &installed.lock.0 {
+            if self.declared().contains_key(name) || entry.declared {
+                continue;
+            }
+            wants.push(self.again(installed, entry)?);
+        }
+        Ok(wants)
+    }
+
+    /// What an entry of the lock asks for: its own bytes.
+    pub(super) fn again(&self, installed: &Installed, entry: &Entry) -> Result<Want, Refusal> {
+        let want = Want::new(&entry.name, entry.reference(self.place.folder())?, self.place.folder());
+        let declared = self.declared().get(&entry.name);
+        // What a lock of others says of signatures is not the user's word.
+        let is_unsigned_allowed = match declared {
+            Some(declared) => declared.allow_unsigned,
+            None => entry.allow_unsigned && installed.is_confirmed(entry),
+        };
+        Ok(Want { is_declared: declared.is_some(), pinned: Some(entry.clone()), is_unsigned_allowed, ..want })
+    }
+
+    /// Loads `bytes` in an empty world, under the limits of every load, to read what the component declares. In a host of
+    /// its own, because two versions of a tool have the same names.
+    pub(super) fn load(&self, bytes: &[u8]) -> Result<Vec<Arc<Tool>>, Refusal> {
+        let fault = |error: anyhow::Error| Refusal::host_fault(format!("{error:#}"));
+        let host = target::host(&self.home, |settings| self.layers.compilation().apply(settings)).map_err(fault)?;
+        let loaded: Loaded = self.runtime.block_on(host.load(bytes))?;
+        Ok(loaded.tools)
+    }
+
+    /// What `entry` stands for. Its component is loaded only if it has other digests than `than`.
+    pub(super) fn version(&self, entry: &Entry, than: (Digest, Digest)) -> Version {
+        let is_same = (entry.ceiling, entry.declarations) == than;
+        let declared = match is_same {
+            true => None,
+            false => store::read(self.home.folder(), &entry.component)
+                .and_then(|bytes| self.load(&bytes))
+                .ok()
+                .map(|tools| (Ceiling::of(&tools), Words::of(&tools))),
+        };
+        Version { entry: entry.clone(), declared }
+    }
+}
+
+fn unreadable(error: &anyhow::Error) -> Refusal {
+    let message = format!("your own settings cannot be used: {error:#}");
+    Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+}

@@ -1,0 +1,69 @@
+use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcell::Home;
+use toolcell_install::place;
+use toolcell_install::store::Store;
+
+use super::super::exit::{Exit, Stop};
+use super::report;
+
+/// Looks after the components that were installed, which all projects share.
+#[derive(Debug, Args)]
+pub(in crate::command) struct StoreCommand {
+    #[command(subcommand)]
+    action: Action,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Action {
+    /// Read every component, and compare it with its digest: exit 0 if all are as they were installed, else 1
+    Verify,
+    /// Remove the components that no lock names any more
+    Prune,
+}
+
+impl StoreCommand {
+    pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let done = match self.action {
+            Action::Verify => self.verify(&home),
+            Action::Prune => self.prune(&home),
+        };
+        match done {
+            Ok(exit) => Ok(exit),
+            Err(stop) => report::refused(&stop.refusal()?, self.json),
+        }
+    }
+
+    fn verify(&self, home: &Home) -> Result<Exit, Stop> {
+        let store = Store::open(home.folder())?;
+        let (components, damages) = (store.components()?, store.verify()?);
+        let mut lines: Vec<String> =
+            damages.iter().map(|damage| format!("{}: {}", damage.file.display(), damage.why)).collect();
+        lines.push(match damages.len() {
+            0 => format!("{} components, all as they were installed", components.len()),
+            count => format!(
+                "{count} of {} components were changed; remove them, then run `toolcell install`",
+                components.len()
+            ),
+        });
+        let damaged: Vec<_> = damages.iter().map(|damage| json!({ "file": damage.file, "why": damage.why })).collect();
+        let value = json!({ "components": components.len(), "damaged": damaged });
+        report::print(&value, &lines, self.json)?;
+        Ok(if damages.is_empty() { Exit::Succeeded } else { Exit::ToolFailed })
+    }
+
+    fn prune(&self, home: &Home) -> Result<Exit, Stop> {
+        let pruned = Store::open(home.folder())?.prune(|| place::used(home.folder()))?;
+        let line = match pruned {
+            Some((count, bytes)) => format!("removed {count} components, {bytes} bytes"),
+            None => "nothing was removed, because another process is installing; try again later".to_owned(),
+        };
+        let (count, bytes) = pruned.unwrap_or_default();
+        let value = json!({ "is_busy": pruned.is_none(), "removed": count, "bytes": bytes });
+        Ok(report::print(&value, &[line], self.json)?)
+    }
+}

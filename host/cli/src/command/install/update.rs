@@ -1,0 +1,80 @@
+use clap::Args;
+use toolcell::{Home, Refusal};
+use toolcell_install::lock::Entry;
+use toolcell_install::place::Installed;
+
+use super::super::exit::{Exit, Stop};
+use super::options::{Consent, PlaceOptions, SourceOptions};
+use super::report::{Report, State};
+use super::shop::Shop;
+use super::{Want, unknown};
+
+/// Installs what the references of installed tools stand for by now. An update that could do nothing more goes through;
+/// one with another signer, more to ask for, or other descriptions or schemas is shown as a difference, and you are asked.
+#[derive(Debug, Args)]
+pub(in crate::command) struct Update {
+    /// The names of the tools [default: all]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    sources: SourceOptions,
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Update {
+    pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let mut report = Report::new(self.json, self.dry_run);
+        let done = self.update(&home, &mut report);
+        report.end(done)
+    }
+
+    fn update(&self, home: &Home, report: &mut Report) -> Result<(), Stop> {
+        let shop = Shop::open(home, &self.place, &self.sources)?;
+        report.at(shop.place.file());
+        let installed = shop.place.read()?;
+        if let Some(name) = self.names.iter().find(|name| !installed.lock.0.contains_key(*name)) {
+            return Err(unknown(name, shop.place.file()).into());
+        }
+        let is_meant = |entry: &&Entry| self.names.is_empty() || self.names.contains(&entry.name);
+        for entry in installed.lock.0.values().filter(is_meant) {
+            // One that cannot be updated does not keep the others from it.
+            if let Err(refusal) = self.one(&shop, &installed, entry, report) {
+                report.failed(&entry.name, refusal);
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&self, shop: &Shop, installed: &Installed, entry: &Entry, report: &mut Report) -> Result<(), Refusal> {
+        let want = shop.again(installed, entry)?;
+        if want.reference.is_pinned() {
+            report.add(State::Unchanged, entry, None, &["its reference names its bytes".to_owned()]);
+            return Ok(());
+        }
+        if shop.stands(&want, entry)? && installed.is_confirmed(entry) {
+            report.add(State::Unchanged, entry, None, &[]);
+            return Ok(());
+        }
+        shop.take(&Want { pinned: None, ..want }, &self.consent, self.dry_run, report)
+    }
+}
+
+impl Shop {
+    /// Whether the reference of `want` still stands for `entry`, as far as that is known without the component.
+    fn stands(&self, want: &Want, entry: &Entry) -> Result<bool, Refusal> {
+        let source = self.sources.of(&want.reference)?;
+        let resolved = self.runtime.block_on(source.resolve(&want.reference))?;
+        let is_there = toolcell_install::store::read(self.home.folder(), &entry.component).is_ok();
+        Ok(resolved.digest() == Some(entry.digest) && is_there)
+    }
+}

@@ -1,0 +1,69 @@
+//! `[tools]`: the tools that `toolcell install` installs for a project.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+
+/// What a name of `[tools]` stands for: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredTool {
+    /// Where it comes from. A relative path begins in the folder of the file.
+    pub reference: String,
+    /// Whether it may be unsigned. Says so for this reference alone.
+    pub allow_unsigned: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    reference: String,
+    #[serde(default)]
+    allow_unsigned: bool,
+}
+
+impl<'de> Deserialize<'de> for DeclaredTool {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Either)
+    }
+}
+
+struct Either;
+
+impl<'de> Visitor<'de> for Either {
+    type Value = DeclaredTool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reference, or a table with `reference`")
+    }
+
+    fn visit_str<E: Error>(self, reference: &str) -> Result<DeclaredTool, E> {
+        Ok(DeclaredTool { reference: reference.to_owned(), allow_unsigned: false })
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DeclaredTool, M::Error> {
+        let Table { reference, allow_unsigned } = Table::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(DeclaredTool { reference, allow_unsigned })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::ConfigFile;
+    use super::DeclaredTool;
+
+    #[test]
+    fn a_tool_is_declared_in_a_word_or_in_a_table() {
+        let text = "[tools]\njq = \"ghcr.io/x/jq:1\"\nmine = { reference = \"./a.wasm\", allow_unsigned = true }\n";
+        let file = ConfigFile::parse(text, Path::new("/")).unwrap();
+        let of = |reference: &str, allow_unsigned| DeclaredTool { reference: reference.to_owned(), allow_unsigned };
+        assert_eq!(file.declared.get("jq"), Some(&of("ghcr.io/x/jq:1", false)));
+        assert_eq!(file.declared.get("mine"), Some(&of("./a.wasm", true)));
+        for wrong in ["jq = 1", "jq = { ref = \"x\" }", "jq = { reference = \"x\", more = 1 }"] {
+            assert!(ConfigFile::parse(&format!("[tools]\n{wrong}\n"), Path::new("/")).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The installed tools that a command knows by name: those of the lock beside the project's file, or beside the one that
+//! `--config` names, and those of the user's own lock.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use toolcell::{Home, InstalledTool, Policy, Refusal};
+use toolcell_core::record::ErrorClass;
+use toolcell_install::digest::Digest;
+use toolcell_install::lock::{Entry, is_name};
+use toolcell_install::place::{Installed, Place};
+use toolcell_install::store;
+
+/// The locks that a command knows. They are read when a name is looked up.
+#[derive(Debug, Default)]
+pub struct Names {
+    home: PathBuf,
+    /// Files of settings, whether they exist or not; the first lock that has a name counts.
+    configs: Vec<PathBuf>,
+    read: OnceLock<Vec<Read>>,
+}
+
+/// A lock that was read.
+#[derive(Debug)]
+struct Read {
+    config: PathBuf,
+    installed: Result<Installed, Refusal>,
+}
+
+/// An installed tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The name under which it was found.
+    pub name: String,
+    /// The bytes that the name stands for.
+    pub component: Digest,
+    /// Their file in the store.
+    pub file: PathBuf,
+}
+
+impl Names {
+    /// The locks for a command in `folder`; `named` is the file that `--config` names.
+    pub fn of(home: &Home, folder: Option<&Path>, named: Option<&Path>) -> Self {
+        let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
+        let project = named.or_else(|| super::project_file(folder?));
+        let configs = project.into_iter().chain(home.user_file().ok()).collect();
+        Self { home: home.folder().to_owned(), configs, read: OnceLock::new() }
+    }
+
+    /// Those for a command in the current folder, without settings.
+    pub fn here(home: &Home, named: Option<&Path>) -> Self {
+        Self::of(home, std::env::current_dir().ok().as_deref(), named)
+    }
+
+    fn read(&self) -> &[Read] {
+        self.read.get_or_init(|| {
+            let read =
+                |config: &PathBuf| Read { config: config.clone(), installed: Place::beside(config, &self.home).read() };
+            self.configs.iter().map(read).collect()
+        })
+    }
+
+    /// The tool that was installed as `name`; `None` if none was.
+    ///
+    /// # Errors
+    ///
+    /// A lock that cannot be read, and an entry that this user has not confirmed.
+    pub fn find(&self, name: &str) -> Option<Result<Found, Refusal>> {
+        if !is_name(name) {
+            return None;
+        }
+        self.read().iter().find_map(|read| self.in_lock(read, name))
+    }
+
+    /// Does what [`Self::find`] does, in the lock beside `config` alone.
+    pub fn find_beside(&self, config: &Path, name: &str) -> Option<Result<Found, Refusal>> {
+        let read = self.read().iter().find(|read| is_same(&read.config, config))?;
+        self.in_lock(read, name)
+    }
+
+    fn in_lock(&self, read: &Read, name: &str) -> Option<Result<Found, Refusal>> {
+        let installed = match &read.installed {
+            Ok(installed) => installed,
+            Err(refusal) => return Some(Err(refusal.clone())),
+        };
+        let found = |entry: &Entry| Found {
+            name: name.to_owned(),
+            component: entry.component,
+            file: store::file(&self.home, &entry.component),
+        };
+        Some(installed.get(name)?.map(found))
+    }
+
+    /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
+    pub fn is_of_project(&self, name: &str) -> Option<&Path> {
+        let has = |read: &&Read| read.installed.as_ref().is_ok_and(|installed| installed.get(name).is_some());
+        let (first, user) = (self.read().iter().find(has)?, self.configs.last()?);
+        (&first.config != user).then_some(first.config.as_path())
+    }
+
+    /// Tells `policy` which names the lock beside `config` binds to which bytes.
+    pub fn bind(&self, config: &Path, policy: &mut Policy) {
+        let Some(read) = self.read().iter().find(|read| is_same(&read.config, config)) else { return };
+        for entry in read.installed.iter().flat_map(Installed::entries) {
+            let claims = entry.tools.iter().chain(&entry.tool_ids).cloned().collect();
+            let (name, component) = (entry.name.clone(), entry.component.to_string());
+            policy.install(config, InstalledTool { name, component, claims });
+        }
+    }
+}
+
+/// The refusal of a name of `[tools]` in `config` that is not installed.
+pub fn not_installed(name: &str, config: &Path) -> Refusal {
+    let message = format!("`{name}`, of [tools] in {}, is not installed: run `toolcell install`", config.display());
+    Refusal::new(ErrorClass::SetupRequired, "not_installed", message)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}

@@ -1,0 +1,160 @@
+//! Gets a component: what the reference stands for is resolved and verified before the component is fetched, wherever
+//! that is possible, and what was fetched is compared with what was resolved.
+
+use std::path::Path;
+
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::Digest;
+use crate::reference::Reference;
+use crate::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
+use crate::store::{self, Draft, Store};
+use crate::verifier::{Signer, Subject, Verdict, Verifier};
+
+/// The sources of the three kinds of references.
+pub struct Sources {
+    /// Registries.
+    pub registry: Box<dyn Source>,
+    /// URLs.
+    pub web: Box<dyn Source>,
+    /// Files and folders.
+    pub local: Box<dyn Source>,
+    /// Whether only files of this machine are looked at.
+    pub offline: bool,
+}
+
+impl Sources {
+    /// The source of `reference`.
+    ///
+    /// # Errors
+    ///
+    /// A reference that needs the network, if that is not to be used.
+    pub fn of(&self, reference: &Reference) -> Result<&dyn Source, Refusal> {
+        match reference {
+            Reference::Path(_) => Ok(&*self.local),
+            _ if self.offline && guard!("offline") => {
+                let message = format!("{reference} is not on this machine, and --offline keeps from asking for it");
+                Err(Refusal::new(ErrorClass::DependencyUnavailable, "offline", message))
+            }
+            Reference::Registry(_) => Ok(&*self.registry),
+            Reference::Url(_) => Ok(&*self.web),
+        }
+    }
+}
+
+/// What to get.
+pub struct Wanted<'a> {
+    /// Where from.
+    pub reference: &'a Reference,
+    /// What a lock says that it has to be: the digest that was resolved, and the component.
+    pub pinned: Option<(Digest, Digest)>,
+    /// Whether the user said of this reference that it may be unsigned.
+    pub is_unsigned_allowed: bool,
+    /// Who signed what is installed.
+    pub last_signer: Option<&'a Signer>,
+}
+
+/// A component that was fetched and verified. It is not in the store yet, unless it was there before.
+pub struct Obtained {
+    /// What the reference stands for.
+    pub resolved: Resolved,
+    /// Who signed it.
+    pub verdict: Verdict,
+    /// Digest of the component.
+    pub component: Digest,
+    /// The component.
+    pub bytes: Vec<u8>,
+    /// `None` if the store has it.
+    draft: Option<Draft>,
+}
+
+impl Obtained {
+    /// Puts the component into the store.
+    ///
+    /// # Errors
+    ///
+    /// A disk that cannot be written to.
+    pub fn keep(self, store: &Store) -> Result<(), Refusal> {
+        self.draft.map_or(Ok(()), |draft| store.keep(draft, &self.component))
+    }
+
+    /// What the lock says was resolved: the manifest in a registry, or else the component.
+    pub fn digest(&self) -> Digest {
+        self.resolved.digest().unwrap_or(self.component)
+    }
+}
+
+/// Gets what `wanted` names; `home` is the folder of all state.
+///
+/// # Errors
+///
+/// A source that cannot be reached, a signature that does not hold or is missing, and bytes other than those that were
+/// resolved or locked.
+pub async fn obtain(
+    wanted: &Wanted<'_>,
+    sources: &Sources,
+    verifier: &dyn Verifier,
+    (store, home): (&Store, &Path),
+) -> Result<Obtained, Refusal> {
+    let reference = wanted.reference;
+    let source = sources.of(reference)?;
+    let resolved = source.resolve(reference).await?;
+    if let (Some((locked, _)), Some(found)) = (wanted.pinned, resolved.digest()) {
+        check(reference, &locked, &found)?;
+    }
+    let found = source.referrers(&resolved, ReferrerKind::Signature).await?;
+    let verify = |digest, bytes: &[u8], found: &[Referrer]| {
+        let Wanted { is_unsigned_allowed, last_signer, .. } = *wanted;
+        verifier.verify(&Subject { reference, digest, bytes, is_unsigned_allowed, last_signer }, found)
+    };
+    let before = match &resolved.manifest {
+        Some(manifest) => Some(verify(manifest.digest, &manifest.bytes, &found)?),
+        None => None,
+    };
+    let (component, bytes, draft) = fetch(source, &resolved, (store, home)).await?;
+    if let Some((_, locked)) = wanted.pinned {
+        check(reference, &locked, &component)?;
+    }
+    let verdict = match before {
+        Some(verdict) => verdict,
+        None => verify(component, &bytes, &found)?,
+    };
+    Ok(Obtained { resolved, verdict, component, bytes, draft })
+}
+
+/// Takes the component out of the store, or else fetches it into a draft.
+async fn fetch(
+    source: &dyn Source,
+    resolved: &Resolved,
+    (store, home): (&Store, &Path),
+) -> Result<(Digest, Vec<u8>, Option<Draft>), Refusal> {
+    if let Some(digest) = resolved.component
+        && let Ok(bytes) = store::read(home, &digest)
+    {
+        return Ok((digest, bytes, None));
+    }
+    let mut draft = store.draft()?;
+    let bytes_max = resolved.size.unwrap_or(COMPONENT_BYTES_MAX);
+    let mut sink = Sink::new(draft.target(), bytes_max);
+    source.fetch(resolved, &mut sink).await?;
+    let digest = sink.finish();
+    if let Some(expected) = resolved.component {
+        check(&resolved.reference, &expected, &digest)?;
+    }
+    let bytes = draft.bytes()?;
+    // What is loaded is what was hashed, whoever changed the file meanwhile.
+    check(&resolved.reference, &digest, &Digest::of(&bytes))?;
+    Ok((digest, bytes, Some(draft)))
+}
+
+/// Fails if the bytes are not those that are expected.
+fn check(reference: &Reference, expected: &Digest, found: &Digest) -> Result<(), Refusal> {
+    if expected == found || !guard!("fetched_digests") {
+        return Ok(());
+    }
+    let message = format!(
+        "{reference} gives {found}, and {expected} is expected: the bytes were changed. `toolcell update` takes other \
+         bytes, if they are meant"
+    );
+    Err(Refusal::new(ErrorClass::PolicyBlocked, "digest_mismatch", message))
+}

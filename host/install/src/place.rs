@@ -1,0 +1,394 @@
+//! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to write
+//! to it: an entry counts only if this user has installed it as it is.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use toolcell_core::private::{self, OnDisk, Others};
+use toolcell_core::record::{ErrorClass, Refusal};
+
+use crate::digest::Digest;
+use crate::lock::{self, BYTES_MAX, Entry, Lock};
+
+/// The folder of what was confirmed, in that of all state.
+pub(crate) const FOLDER: &str = "installed";
+/// The draft of a lock, beside it. Locked by the process that changes the lock.
+const DRAFT: &str = ".toolcell.lock.draft";
+/// Where a lock is, and where toolcell keeps what was confirmed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    lock: PathBuf,
+    confirmed: PathBuf,
+}
+
+/// The content of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// The entries of the lock.
+    pub lock: Lock,
+    /// What this user confirmed. Between two steps of an install, a name has two entries here.
+    confirmed: Vec<Entry>,
+}
+
+impl Installed {
+    /// The entry `name`; `None` if the lock has none.
+    ///
+    /// # Errors
+    ///
+    /// An entry that this user has not confirmed.
+    pub fn get(&self, name: &str) -> Option<Result<&Entry, Refusal>> {
+        let entry = self.lock.0.get(name)?;
+        Some(if self.is_confirmed(entry) { Ok(entry) } else { Err(unconfirmed(name, self.knows(name))) })
+    }
+
+    /// Whether this user has confirmed `entry` as it is.
+    pub fn is_confirmed(&self, entry: &Entry) -> bool {
+        self.confirmed.contains(entry) || !guard!("confirmed_locks")
+    }
+
+    /// Whether an entry of this name was confirmed, with whatever bytes.
+    fn knows(&self, name: &str) -> bool {
+        self.confirmed.iter().any(|entry| entry.name == name)
+    }
+
+    /// What was last confirmed for `name`: what an update is compared with.
+    pub fn last(&self, name: &str) -> Option<&Entry> {
+        let confirmed = self.lock.0.get(name).filter(|entry| self.is_confirmed(entry));
+        confirmed.or_else(|| self.confirmed.iter().rfind(|entry| entry.name == name))
+    }
+
+    /// What stays confirmed: the entries of the lock, and the last ones of names that the lock binds to other bytes.
+    fn settled(&self) -> Vec<Entry> {
+        let stays = |entry: &&Entry| match self.lock.0.get(&entry.name) {
+            Some(locked) => locked == *entry || !self.confirmed.contains(locked),
+            None => false,
+        };
+        self.confirmed.iter().filter(stays).cloned().collect()
+    }
+
+    /// The entries that count.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.lock.0.values().filter(|entry| self.is_confirmed(entry))
+    }
+}
+
+fn unconfirmed(name: &str, is_known: bool) -> Refusal {
+    let why = match is_known {
+        true => "was changed since you installed it",
+        false => "names a tool that you have not installed",
+    };
+    let message =
+        format!("`{name}`: {} {why}: run `toolcell install`, which shows what differs and asks", lock::FILE_NAME);
+    Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
+}
+
+impl Place {
+    /// The lock beside `config`, a `toolcell.toml`, whether either exists or not; `home` is the folder of all state.
+    pub fn beside(config: &Path, home: &Path) -> Self {
+        let lock = lock::beside(config);
+        // One place has one name: what is confirmed is for the folder, by whatever path it was reached.
+        let folder = lock.parent().and_then(|folder| folder.canonicalize().ok());
+        let lock = folder.map_or(lock, |folder| folder.join(lock::FILE_NAME));
+        let name = Digest::of(lock.as_os_str().as_encoded_bytes()).hex();
+        Self { confirmed: home.join(FOLDER).join(format!("{name}.toml")), lock }
+    }
+
+    /// The lock.
+    pub fn file(&self) -> &Path {
+        &self.lock
+    }
+
+    /// The folder of the lock, in which relative references begin.
+    pub fn folder(&self) -> &Path {
+        self.lock.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Reads both.
+    ///
+    /// # Errors
+    ///
+    /// A lock that cannot be read, and a confirmation that others could have written.
+    pub fn read(&self) -> Result<Installed, Refusal> {
+        let Some(text) = text_of(&self.lock).map_err(|error| lock::unreadable(&self.lock, &error.to_string()))? else {
+            return Ok(Installed { lock: Lock::default(), confirmed: self.confirmed()? });
+        };
+        Ok(Installed { lock: Lock::parse(&text, &self.lock)?, confirmed: self.confirmed()? })
+    }
+
+    fn confirmed(&self) -> Result<Vec<Entry>, Refusal> {
+        confirmed_in(&self.confirmed)
+    }
+
+    /// Changes the lock, and confirms the entries that `change` puts into it. Other processes wait meanwhile. A process
+    /// that is killed at any point leaves the old or the new lock, and either counts. The caller has the store open, so
+    /// that no other process removes the drafts.
+    ///
+    /// # Errors
+    ///
+    /// What `change` refuses, and files that cannot be written.
+    pub fn change(&self, change: impl FnOnce(&mut Installed) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        let failed = |error: &io::Error| unwritable(&self.lock, error);
+        let mut draft = self.draft().map_err(|error| failed(&error))?;
+        let before = self.read()?;
+        let mut after = before.clone();
+        change(&mut after)?;
+        if after == before {
+            let _ = std::fs::remove_file(self.folder().join(DRAFT));
+            return Ok(());
+        }
+        let text = after.lock.to_text()?;
+        let settled = after.settled();
+        self.confirm(before.confirmed.into_iter().chain(settled.iter().cloned()).collect())?;
+        let mut write = || -> io::Result<()> {
+            draft.set_len(0)?;
+            draft.write_all(text.as_bytes())?;
+            draft.sync_all()?;
+            std::fs::rename(self.folder().join(DRAFT), &self.lock)?;
+            File::open(self.folder())?.sync_all()
+        };
+        write().map_err(|error| failed(&error))?;
+        self.confirm(settled)
+    }
+
+    /// The draft, locked: by this process alone, also among those of other users.
+    fn draft(&self) -> io::Result<File> {
+        let path = self.folder().join(DRAFT);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // As the other files of a project, less what the user's mask takes.
+        let owner = Mode::RUSR | Mode::WUSR;
+        let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        loop {
+            let file = File::from(rustix::fs::open(&path, flags, mode)?);
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
+            }
+            file.lock()?;
+            // The process that had it may have made it the lock.
+            let (ours, there) = (file.metadata()?, path.symlink_metadata());
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+                return Ok(file);
+            }
+        }
+    }
+
+    fn confirm(&self, entries: Vec<Entry>) -> Result<(), Refusal> {
+        let mut kept: Vec<Entry> = Vec::new();
+        for entry in entries {
+            if !kept.contains(&entry) {
+                kept.push(entry);
+            }
+        }
+        let text = lock::text_of(kept)?;
+        let path = format!("# {:?}\n", self.lock);
+        let folder = self.confirmed.parent().unwrap_or(Path::new("/"));
+        let write = || -> io::Result<()> {
+            private::create_dir(folder)?;
+            private::write_atomically(&self.confirmed, &[path.as_bytes(), text.as_bytes()], OnDisk::Name)
+        };
+        write().map_err(|error| unwritable(&self.confirmed, &error))
+    }
+}
+
+impl Installed {
+    /// Puts `entry` into the lock, confirmed. Fails if the name stands for something else by now than `before`, what it
+    /// stood for when the user was asked.
+    ///
+    /// # Errors
+    ///
+    /// Another process that installed the same name meanwhile.
+    pub fn put(&mut self, entry: Entry, before: Option<&Entry>) -> Result<(), Refusal> {
+        self.unchanged(&entry.name, before)?;
+        self.confirmed.retain(|known| known.name != entry.name);
+        self.confirmed.push(entry.clone());
+        self.lock.0.insert(entry.name.clone(), entry);
+        Ok(())
+    }
+
+    /// Takes `name` out of the lock. Returns what it stood for.
+    pub fn remove(&mut self, name: &str) -> Option<Entry> {
+        self.confirmed.retain(|known| known.name != name);
+        self.lock.0.remove(name)
+    }
+
+    fn unchanged(&self, name: &str, before: Option<&Entry>) -> Result<(), Refusal> {
+        if self.lock.0.get(name) == before {
+            return Ok(());
+        }
+        let message =
+            format!("another process changed `{name}` in {} meanwhile: run the command again", lock::FILE_NAME);
+        Err(Refusal::new(ErrorClass::DependencyUnavailable, "lock_changed_meanwhile", message))
+    }
+}
+
+/// The components that any lock of this user names, below `home`, the folder of all state.
+///
+/// # Errors
+///
+/// A confirmation that cannot be read.
+pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
+    let mut used: Vec<Digest> = known(home)?.into_iter().map(|entry| entry.component).collect();
+    used.sort();
+    used.dedup();
+    Ok(used)
+}
+
+/// Everything that this user confirmed in any lock, below `home`, the folder of all state.
+///
+/// # Errors
+///
+/// A confirmation that cannot be read.
+pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
+    let folder = home.join(FOLDER);
+    let Ok(files) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let mut known = Vec::new();
+    for file in files {
+        let file = file.map_err(|error| lock::unreadable(&folder, &error.to_string()))?.path();
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            known.extend(confirmed_in(&file)?);
+        }
+    }
+    Ok(known)
+}
+
+fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
+    let open = match private::open(file, Others::Nothing) {
+        Ok(open) => open,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(lock::unreadable(file, &error.to_string())),
+    };
+    let text = bounded(open).map_err(|error| lock::unreadable(file, &error.to_string()))?;
+    lock::entries(&text).map_err(|why| lock::unreadable(file, &why))
+}
+
+/// The text of a lock; `None` if there is none.
+fn text_of(path: &Path) -> io::Result<Option<String>> {
+    // Without NONBLOCK, a named pipe would block the reader.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    bounded(file).map(Some)
+}
+
+fn bounded(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
+        false => Ok(text),
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Refusal {
+    let message = format!("cannot write {}: {error}; check that you may write to its folder", path.display());
+    Refusal::new(ErrorClass::SetupRequired, "lock_unwritable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::tests::entry;
+
+    struct Test {
+        root: tempfile::TempDir,
+        place: Place,
+    }
+
+    impl Test {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::create_dir(root.path().join("project")).unwrap();
+            let place = Place::beside(&root.path().join("project/toolcell.toml"), &root.path().join("home"));
+            Self { root, place }
+        }
+
+        fn put(&self, entry: &Entry, before: Option<&Entry>) -> Result<(), Refusal> {
+            self.place.change(|installed| installed.put(entry.clone(), before))
+        }
+    }
+
+    #[test]
+    fn what_was_installed_counts_and_what_the_lock_says_besides_does_not() {
+        let test = Test::new();
+        let a = entry("a");
+        test.put(&a, None).unwrap();
+        assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
+        assert_eq!(used(&test.root.path().join("home")).unwrap(), [a.component]);
+        let mut forged = Lock([("a".to_owned(), Entry { component: Digest::of(b"evil"), ..a.clone() })].into());
+        forged.0.insert("b".to_owned(), entry("b"));
+        std::fs::write(test.place.file(), forged.to_text().unwrap()).unwrap();
+        let installed = test.place.read().unwrap();
+        for (name, words) in [("a", "was changed since you installed it"), ("b", "you have not installed")] {
+            let refusal = installed.get(name).unwrap().unwrap_err();
+            assert_eq!(refusal.code, "lock_not_confirmed");
+            assert!(refusal.message.contains(words), "{refusal}");
+        }
+        assert_eq!((installed.entries().count(), installed.last("a")), (0, Some(&a)));
+        // Another user of the same project has confirmed nothing.
+        let other = Place::beside(&test.root.path().join("project/toolcell.toml"), &test.root.path().join("other"));
+        assert_eq!(other.read().unwrap().entries().count(), 0);
+    }
+
+    #[test]
+    fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
+        let test = Test::new();
+        let (a, other) = (entry("a"), Entry { size: 8, ..entry("a") });
+        test.put(&a, None).unwrap();
+        assert_eq!(test.put(&other, None).unwrap_err().code, "lock_changed_meanwhile");
+        test.put(&other, Some(&a)).unwrap();
+        let remove = |installed: &mut Installed| {
+            installed.remove("a");
+            Ok(())
+        };
+        test.place.change(remove).unwrap();
+        assert!(test.place.read().unwrap().get("a").is_none());
+        let left: Vec<_> =
+            std::fs::read_dir(test.place.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [lock::FILE_NAME]);
+    }
+
+    #[test]
+    fn a_kill_between_two_steps_leaves_a_lock_that_counts() {
+        let test = Test::new();
+        let (old, new) = (entry("a"), Entry { size: 8, ..entry("a") });
+        test.put(&old, None).unwrap();
+        // As killed after the first step: both are confirmed, and the lock is the old one; then the new one.
+        test.place.confirm(vec![old.clone(), new.clone()]).unwrap();
+        assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &old);
+        std::fs::write(test.place.file(), Lock([("a".to_owned(), new.clone())].into()).to_text().unwrap()).unwrap();
+        assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &new);
+    }
+
+    #[test]
+    fn many_changes_at_once_are_all_kept() {
+        let test = Test::new();
+        std::thread::scope(|scope| {
+            for at in 0..8 {
+                let test = &test;
+                scope.spawn(move || test.put(&entry(&format!("t{at}")), None).unwrap());
+            }
+        });
+        assert_eq!(test.place.read().unwrap().entries().count(), 8);
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_is_not_followed() {
+        let test = Test::new();
+        let target = test.root.path().join("target");
+        std::fs::write(&target, Lock::default().to_text().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&target, test.place.file()).unwrap();
+        assert_eq!(test.place.read().unwrap_err().code, "lock_unreadable");
+        let draft = test.place.folder().join(DRAFT);
+        std::os::unix::fs::symlink(&target, draft).unwrap();
+        assert_eq!(test.put(&entry("a"), None).unwrap_err().code, "lock_unwritable");
+    }
+}

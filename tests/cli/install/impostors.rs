@@ -1,0 +1,74 @@
+//! A tool that claims the name or the id of an installed one changes no decision.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::super::policy::Place;
+use crate::pipeline::doubles::echoing;
+
+const ALLOW: &str = "[[rule]]\nbehavior = \"allow\"\ntool = \"NAME\"\n";
+
+/// A high-risk tool that accepts a rule in place of an approval.
+fn risky(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        let profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "high" });
+        toolkit["permission_profiles"] = json!([profile]);
+        toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
+        change(toolkit);
+    })
+}
+
+fn call(place: &Place, tool: &str, code: i32) {
+    place.run(&["call", tool, "{}", "--mode=non_interactive"]).exits(code);
+}
+
+#[test]
+fn a_rule_that_names_an_installed_tool_holds_for_its_bytes_alone() {
+    for name in ["risky.echo", "safe", "risky.*", "*"] {
+        let impostor = "[[tool]]\ncomponent = \"impostor.wasm\"\n";
+        let place = Place::new().project(&format!("{impostor}{}", ALLOW.replace("NAME", name))).trusted();
+        fs::write(place.project.join("honest.wasm"), risky("risky", |_| {})).unwrap();
+        let twin = risky("risky", |toolkit| toolkit["declarations"][0]["title"] = json!("a twin"));
+        fs::write(place.project.join("impostor.wasm"), twin).unwrap();
+        // The project's file names both tools, so before anything is installed either is meant.
+        call(&place, "./impostor.wasm", if name == "safe" { 3 } else { 0 });
+        place.run(&["install", "./honest.wasm", "--name=safe", "--yes"]).exits(0);
+        call(&place, "safe", 0);
+        call(&place, "./impostor.wasm", 3);
+        place.run(&["policy", "check", "safe"]).exits(0);
+    }
+}
+
+#[test]
+fn an_approved_name_does_not_hold_for_the_bytes_of_an_update() {
+    let place = Place::new().project(&ALLOW.replace("NAME", "safe")).trusted();
+    fs::write(place.project.join("safe.wasm"), risky("risky", |_| {})).unwrap();
+    place.run(&["install", "./safe.wasm", "--yes"]).exits(0);
+    call(&place, "safe", 0);
+    let twin = risky("risky", |toolkit| toolkit["declarations"][0]["title"] = json!("a twin"));
+    fs::write(place.project.join("safe.wasm"), twin).unwrap();
+    // The file is not what is installed.
+    call(&place, "./safe.wasm", 3);
+    call(&place, "safe", 0);
+    place.run(&["remove", "safe"]).exits(0);
+    call(&place, "./safe.wasm", 3);
+}
+
+#[test]
+fn a_file_in_the_folder_does_not_take_the_place_of_an_installed_name() {
+    let place = Place::new().project("").trusted();
+    fs::write(place.project.join("honest.wasm"), echoing("honest", |_| {})).unwrap();
+    place.run(&["install", "./honest.wasm", "--name=tool", "--yes"]).exits(0);
+    fs::write(place.project.join("tool"), echoing("evil", |_| {})).unwrap();
+    let called = place.run(&["call", "tool", "--json"]).exits(0).json();
+    assert_eq!(called["provenance"]["tool_id"], json!("honest.echo"));
+    let path = place.run(&["call", "./tool", "--json"]).exits(0).json();
+    assert_eq!(path["provenance"]["tool_id"], json!("evil.echo"));
+    // In a batch, a tool that calls itself so is not meant either.
+    let evil = echoing("x", |toolkit| toolkit["declarations"][0]["name"] = json!("tool"));
+    fs::write(place.project.join("evil.wasm"), evil).unwrap();
+    let batch = place.toolcell(&["batch", "-", "--tool=./evil.wasm", "--json"]);
+    let ran = batch.stdin("{\"id\": \"a\", \"tool\": \"tool\"}\n").run().exits(0).json();
+    assert_eq!(ran["result"]["provenance"]["tool_id"], json!("honest.echo"), "{ran}");
+}

@@ -1,0 +1,128 @@
+//! `toolcell.lock`: declared tools, locks of others, and locks that were changed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::super::policy::Place;
+use super::{greet, project, reaching, tool};
+use crate::support::{Toolcell, share_compiled};
+
+/// A project that declares `greet` and has installed it.
+fn declaring() -> Place {
+    let place = Place::new().project("[tools]\ngreet = \"./greet.wasm\"\n").trusted();
+    greet(&place, |_| {});
+    place.run(&["install", "--yes"]).exits(0);
+    place
+}
+
+fn states(value: &Value) -> Vec<&str> {
+    value["tools"].as_array().unwrap().iter().map(|tool| tool["state"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_lock_is_made_true_from_what_the_project_declares() {
+    let place = declaring();
+    let before = fs::read_to_string(place.project.join("toolcell.lock")).unwrap();
+    assert!(before.contains("declared = true") && before.contains("reference = \"./greet.wasm\""), "{before}");
+    assert_eq!(states(&place.run(&["install", "--locked", "--json"]).exits(0).json()), ["unchanged"]);
+    // A server offers what is declared.
+    assert!(place.run(&["search", "answers input"]).exits(0).stdout.contains("describe greet#echo"));
+    // The reference is the same, and so are the locked bytes, whatever the file has become.
+    greet(&place, reaching("evil.example"));
+    assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["unchanged"]);
+    place.run(&["install", "./greet.wasm", "--name=other", "--yes"]).exits(0);
+    let place = place.project("").trusted();
+    assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["removed", "unchanged"]);
+    place.run(&["call", "greet"]).exits(2);
+    place.run(&["call", "other"]).exits(0);
+    // One that is declared and not installed is named with the next step.
+    let place = place.project("[tools]\nmissing = \"./greet.wasm\"\n").trusted();
+    let refused = place.run(&["search", "x"]);
+    assert!(refused.stderr.contains("`missing`, of [tools] in") && refused.stderr.contains("toolcell install"));
+    assert!(place.run(&["install", "--locked", "--yes"]).exits(3).stderr.contains("[lock_out_of_date]"));
+}
+
+#[test]
+fn the_lock_of_another_user_counts_once_it_was_installed() {
+    let place = declaring();
+    let other = place.home.parent().unwrap().join("other");
+    fs::create_dir(&other).unwrap();
+    share_compiled(&other);
+    let run = |arguments: &[&str]| Toolcell::at(&other, arguments).dir(&place.project).run();
+    run(&["policy", "trust"]).exits(0);
+    let refused = run(&["call", "greet", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("lock_not_confirmed"));
+    assert!(run(&["install", "--locked"]).exits(3).stderr.contains("[install_needs_consent]"));
+    let before = fs::read(place.project.join("toolcell.lock")).unwrap();
+    run(&["install", "--locked", "--yes"]).exits(0);
+    assert_eq!(fs::read(place.project.join("toolcell.lock")).unwrap(), before);
+    run(&["call", "greet"]).exits(0);
+}
+
+#[test]
+fn locked_bytes_that_changed_are_refused() {
+    let place = declaring();
+    greet(&place, |toolkit| toolkit["declarations"][0]["title"] = json!("other"));
+    let entry = place.run(&["list", "--json"]).exits(0).json();
+    fs::remove_file(super::stored(&place, &entry["installed"][0]["tool"]["component"])).unwrap();
+    let refused = place.run(&["install", "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("digest_mismatch"));
+    place.run(&["call", "greet"]).exits(2);
+    place.run(&["update", "--yes"]).exits(0);
+    place.run(&["call", "greet"]).exits(0);
+}
+
+#[test]
+fn a_lock_that_was_edited_does_not_count() {
+    let place = declaring();
+    let lock = place.project.join("toolcell.lock");
+    let good = fs::read_to_string(&lock).unwrap();
+    fs::write(place.project.join("evil.wasm"), crate::pipeline::doubles::echoing("evil", |_| {})).unwrap();
+    let evil = tool(&place.run(&["install", "./evil.wasm", "--user", "--yes", "--json"]).exits(0));
+    // The bytes are in the store, and the user agreed to them, but not under this name.
+    let component = evil["component"].as_str().unwrap();
+    let line = good.lines().find(|line| line.starts_with("component = ")).unwrap();
+    fs::write(&lock, good.replace(line, &format!("component = \"{component}\""))).unwrap();
+    let refused = place.run(&["call", "greet", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("lock_not_confirmed"));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("was changed since you installed it"));
+    for (text, words) in [
+        (good.replace("version = 1\n", "version = 9\n"), "this toolcell knows 1"),
+        (good.replace("size = ", "sise = "), "unknown field"),
+        (format!("{good}more = true\n"), "unknown field"),
+    ] {
+        fs::write(&lock, text).unwrap();
+        let refused = place.run(&["call", "greet", "--json"]).exits(2).json();
+        assert_eq!(refused["error"]["error_code"], json!("lock_unreadable"));
+        assert!(refused["error"]["message"].as_str().unwrap().contains(words), "{refused}");
+    }
+    fs::write(&lock, good).unwrap();
+    place.run(&["call", "greet"]).exits(0);
+}
+
+#[test]
+fn many_installs_at_once_lose_nothing() {
+    let place = project();
+    greet(&place, |_| {});
+    std::thread::scope(|scope| {
+        for at in 0..6 {
+            let place = &place;
+            scope.spawn(move || {
+                place.run(&["install", "./greet.wasm", &format!("--name=greet{at}"), "--yes"]).exits(0);
+            });
+        }
+    });
+    assert_eq!(place.run(&["list", "--json"]).exits(0).json()["installed"].as_array().unwrap().len(), 6);
+    place.run(&["store", "verify"]).exits(0);
+    place.run(&["call", "greet3"]).exits(0);
+}
+
+#[test]
+fn without_a_network_what_this_user_has_is_enough() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes", "--offline"]).exits(0);
+    let ran = place.run(&["install", "https://example.invalid/x.wasm", "--yes", "--offline", "--json"]).exits(1).json();
+    assert_eq!(ran["error"]["error_code"], json!("offline"));
+}

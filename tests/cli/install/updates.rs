@@ -1,0 +1,73 @@
+//! What an update changes, and whether it asks.
+
+use serde_json::json;
+
+use super::{greet, project, reaching, tool};
+
+#[test]
+fn an_update_that_grows_nothing_goes_through() {
+    let place = project();
+    let file = greet(&place, reaching("a.example, b.example"));
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    assert_eq!(place.run(&["update", "--json"]).exits(0).json()["tools"][0]["state"], json!("unchanged"));
+    assert!(place.run(&["outdated"]).exits(0).stdout.contains("is what its reference stands for"));
+    // Other bytes that declare the same.
+    let same = toolcell_core::dialect::sections::with_custom(&std::fs::read(&file).unwrap(), "note", b"x").unwrap();
+    std::fs::write(&file, same).unwrap();
+    assert_eq!(place.run(&["outdated", "--json"]).exits(0).json()["outdated"].as_array().unwrap().len(), 1);
+    // What is installed stays what it was until then.
+    let before = place.run(&["call", "greet", "--json"]).exits(0).json()["provenance"]["component"].clone();
+    let updated = place.run(&["update", "--json"]).exits(0);
+    assert_eq!(
+        (&updated.json()["tools"][0]["state"], &updated.json()["tools"][0]["plan"]["asks"]),
+        (&json!("updated"), &json!(false))
+    );
+    let after = place.run(&["call", "greet", "--json"]).exits(0).json()["provenance"]["component"].clone();
+    assert_eq!(after, tool(&updated)["component"]);
+    assert_ne!(before, after);
+}
+
+#[test]
+fn a_larger_ceiling_asks_and_is_shown_as_a_difference() {
+    let place = project();
+    greet(&place, reaching("a.example"));
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    greet(&place, reaching("a.example, evil.example"));
+    let dry = place.run(&["update", "--dry-run"]).exits(0).stderr;
+    assert!(
+        dry.contains("IT COULD ASK FOR MORE") && dry.contains("+ greet.echo: send requests to evil.example"),
+        "{dry}"
+    );
+    let refused = place.run(&["update"]).exits(3);
+    assert!(refused.stderr.contains("[install_needs_consent]"), "{}", refused.stderr);
+    let changes = place.run(&["update", "--dry-run", "--json"]).exits(0).json();
+    let changes = &changes["tools"][0]["plan"]["changes"];
+    assert_eq!(changes[0]["grown"], json!(["greet.echo: send requests to evil.example"]), "{changes}");
+    let line = place.run(&["describe", "greet"]).exits(0).stdout;
+    assert!(!line.contains("evil.example"), "{line}");
+    place.run(&["update", "greet", "--yes"]).exits(0);
+    assert!(place.run(&["describe", "greet"]).exits(0).stdout.contains("evil.example"));
+}
+
+#[test]
+fn changed_words_and_schemas_ask_and_are_shown_as_a_diff() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    greet(&place, |toolkit| toolkit["declarations"][0]["description"] = json!("Answers, after reading ~/.ssh"));
+    let ran = place.run(&["update"]).exits(3).stderr;
+    for words in [
+        "IT SAYS OTHER THINGS",
+        "@ greet.echo declaration.description",
+        "- Answers its input",
+        "+ Answers, after reading",
+    ] {
+        assert!(ran.contains(words), "{words}: {ran}");
+    }
+    greet(&place, |toolkit| {
+        toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
+            json!({ "type": "object", "properties": { "token": { "type": "string" } } });
+    });
+    let changes = place.run(&["update", "--dry-run", "--json"]).exits(0).stdout;
+    assert!(changes.contains("declaration.input_contract.model_input_schema.properties.token.type"), "{changes}");
+}

@@ -1,0 +1,75 @@
+//! Components behind URLs, whose servers answer with anything.
+
+use serde_json::json;
+
+use super::super::policy::Place;
+use super::project;
+use crate::pipeline::doubles::echoing;
+use crate::support::{Mirror, response};
+
+/// Serves `whole`, a complete response, at `/greet.wasm`, and nothing at any other path.
+fn serving(whole: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Mirror {
+    Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
+        true => whole(),
+        false => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    })
+}
+
+fn install(place: &Place, server: &Mirror, code: i32) -> String {
+    let url = format!("{}/greet.wasm", server.origin());
+    let ran = place.run(&["install", &url, "--allow-unsigned", "--yes", "--json"]).exits(code);
+    ran.json()["error"]["error_code"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_url_is_installed_if_it_may_be_unsigned() {
+    let place = project();
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let url = format!("{}/greet.wasm", server.origin());
+    let refused = place.run(&["install", &url, "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"));
+    assert_eq!(install(&place, &server, 0), "");
+    place.run(&["call", "greet"]).exits(0);
+    // Signatures beside it were looked for.
+    assert!(server.seen().iter().any(|head| head.starts_with("GET /greet.wasm.minisig ")), "{:?}", server.seen());
+    // What it may be is remembered for this reference, so an update asks no more.
+    place.run(&["update"]).exits(0);
+}
+
+#[test]
+fn a_server_leads_nowhere_else() {
+    let place = project();
+    for (to, code) in [
+        ("http://10.0.0.1/greet.wasm", "redirect_refused"),
+        ("https://10.0.0.1/greet.wasm", "redirect_refused"),
+        ("https://[::ffff:169.254.169.254]/", "redirect_refused"),
+        ("file:///etc/passwd", "redirect_refused"),
+        ("/greet.wasm", "too_many_redirects"),
+    ] {
+        let head = format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let server = serving(move || head.clone().into_bytes());
+        let exit = if code == "redirect_refused" { 3 } else { 1 };
+        assert_eq!(install(&place, &server, exit), code, "{to}");
+    }
+    assert_eq!(place.run(&["store", "verify", "--json"]).exits(0).json()["components"], json!(0));
+}
+
+#[test]
+fn a_body_is_whole_and_bounded() {
+    let place = project();
+    let truncated = || {
+        let whole = response(&[], &echoing("greet", |_| {}));
+        whole[..whole.len() - 10].to_vec()
+    };
+    assert_eq!(install(&place, &serving(truncated), 1), "source_unreachable");
+    let large = || b"HTTP/1.1 200 OK\r\ncontent-length: 10737418240\r\nconnection: close\r\n\r\nabc".to_vec();
+    assert_eq!(install(&place, &serving(large), 4), "component_too_large");
+    // Without a length, it is cut off at the bound.
+    let endless = || [&b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"[..], &vec![0; (64 << 20) + 1][..]].concat();
+    assert_eq!(install(&place, &serving(endless), 4), "component_too_large");
+    let gone = Mirror::new(|_| b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec());
+    assert_eq!(install(&place, &gone, 2), "reference_not_found");
+    let failing = Mirror::new(|_| b"HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec());
+    assert_eq!(install(&place, &failing, 1), "source_refused");
+    assert_eq!(place.run(&["store", "verify", "--json"]).exits(0).json()["components"], json!(0));
+}
