@@ -82,6 +82,11 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["outdated", "--help"], &["--offline", "--json"]),
     (&["info", "--help"], &["<REF>", "without running anything", "--json"]),
     (&["store", "--help"], &["verify", "prune", "--json"]),
+    (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
+    (
+        &["push", "--help"],
+        &["--dry-run", "--json", "docker login", "two places", "version of the package", "Examples:"],
+    ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),

@@ -69,6 +69,8 @@ fn kind_of(value: &Value) -> Option<&'static str> {
         ["wrapped", ..] => Some("wrap"),
         ["signed", ..] => Some("sign"),
         ["verified", ..] => Some("verify"),
+        ["checked", ..] => Some("check"),
+        ["pushed", ..] => Some("push"),
         ["id", "result" | "context_modifiers"] => Some("batch-result"),
         ["reference", "state", ..] => Some("artifact"),
         ["sequence", .., "event"] | ["missed"] => Some("events"),

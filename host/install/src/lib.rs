@@ -10,7 +10,6 @@ pub mod digest;
 pub mod reference;
 pub mod source;
 
-pub mod absent;
 pub mod ceiling;
 pub mod lock;
 pub mod obtain;
@@ -18,6 +17,11 @@ pub mod place;
 pub mod plan;
 pub mod store;
 pub mod words;
+
+pub mod check;
+pub mod component;
+pub mod package;
+pub mod sbom;
 
 pub mod local;
 pub mod registry;

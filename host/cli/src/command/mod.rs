@@ -8,6 +8,7 @@ mod build;
 mod call;
 mod callable;
 mod calls;
+mod check;
 mod client_servers;
 mod clients;
 mod compiling;
@@ -35,8 +36,11 @@ mod new;
 mod notes;
 mod options;
 mod policy;
+mod published;
+mod push;
 mod reload;
 mod replay;
+mod reproduce;
 mod retrying;
 mod run;
 mod saved;
@@ -119,6 +123,10 @@ enum Command {
     Sign(DeferredArgs<sign::Sign>),
     /// Say who signed a component, and whether your policy trusts the signer
     Verify(DeferredArgs<verify::Verify>),
+    /// Check a tool before it is published
+    Check(DeferredArgs<check::Check>),
+    /// Publish a tool in a registry
+    Push(DeferredArgs<push::Push>),
     /// Offer tools to an MCP client, on standard input and output
     Mcp(DeferredArgs<mcp::Mcp>),
     /// Offer tools to MCP clients over HTTP
@@ -184,6 +192,8 @@ pub fn run() -> ExitCode {
         Command::Wrap(DeferredArgs(command)) => command.run(),
         Command::Sign(DeferredArgs(command)) => command.run(),
         Command::Verify(DeferredArgs(command)) => command.run(),
+        Command::Check(DeferredArgs(command)) => command.run(),
+        Command::Push(DeferredArgs(command)) => command.run(),
         Command::Mcp(DeferredArgs(command)) => command.run(),
         Command::Serve(DeferredArgs(command)) => command.run(),
         Command::Install(DeferredArgs(command)) => command.run(),

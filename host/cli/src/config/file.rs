@@ -12,6 +12,7 @@ use toolcell_core::policy::GrantWord;
 
 use super::declared::DeclaredTool;
 use super::ownership;
+use super::registry::RegistrySection;
 use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
@@ -36,6 +37,7 @@ pub struct ConfigFile {
     pub cache: CacheSection,
     pub compile: CompileSection,
     pub journal: JournalSection,
+    pub registry: RegistrySection,
     pub results: ResultSection,
     pub retry: RetrySection,
     pub surface: SurfaceSection,

@@ -214,6 +214,7 @@ impl Layers {
         }
         super::telemetry::read(&mut self.telemetry, source, &file)?;
         super::signers::read(&mut self.signers, source, &file)?;
+        super::registry::settings(source, &file)?;
         self.keeping = self.keeping.and(super::results::keeping(&file)?);
         self.retry = match (self.retry.take(), super::retry::policy(&file)?) {
             (Some(known), Some(said)) => Some(known.stricter(said)),

@@ -1,1 +1,176 @@
-//! Registries as a source of components.
+//! Registries as a source of components, and as a place to push them to, over the OCI distribution specification.
+//!
+//! Everything that a registry sends is untrusted: its size is bounded, its digest is computed from its bytes, and where
+//! it leads to is checked.
+
+mod auth;
+mod credentials;
+mod manifest;
+mod pull;
+mod push;
+mod referrers;
+mod refusal;
+mod wire;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
+use toolcell_core::record::{ErrorClass, Refusal};
+use url::Url;
+
+use crate::reference::{Reference, RegistryReference};
+
+use auth::Access;
+use wire::{Answer, Call, Home, Wire};
+
+pub use credentials::{Credential, Credentials};
+pub use manifest::{Artifact, Attachment, COMPONENT, CONFIG, Descriptor, MANIFEST};
+pub use push::Pushed;
+
+/// Time without progress after which a registry is given up, unless settings say otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum number of bytes of an answer that explains an error.
+const ERROR_BYTES_MAX: usize = 8 << 10;
+/// The name under which docker's registry is known, and the host that answers for it.
+const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+
+/// How registries are reached.
+#[derive(Clone, Debug)]
+pub struct RegistrySettings {
+    /// Hosts, with their port if there is one, that are spoken to without TLS. Registries of this machine always are.
+    pub plain_http: Vec<String>,
+    /// A PEM file of certificates that are trusted beside Mozilla's.
+    pub roots: Option<PathBuf>,
+    /// Time without progress after which a registry is given up.
+    pub patience: Duration,
+    /// Where credentials are looked for.
+    pub credentials: Credentials,
+}
+
+impl Default for RegistrySettings {
+    fn default() -> Self {
+        Self { plain_http: Vec::new(), roots: None, patience: PATIENCE, credentials: Credentials::default() }
+    }
+}
+
+/// All registries: a [`Source`](crate::source::Source) of components.
+pub struct Registries {
+    wire: Wire,
+    settings: RegistrySettings,
+    /// The `Authorization` header of each repository, and kind of access, that a registry asked for.
+    authorized: Mutex<HashMap<(String, Access), HeaderValue>>,
+}
+
+impl Registries {
+    /// Reaches registries as `settings` say. Sends nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// Certificates that cannot be read.
+    pub fn new(settings: RegistrySettings) -> Result<Self, Refusal> {
+        let wire = Wire::new(settings.roots.as_deref(), settings.patience).map_err(|error| {
+            let message = format!("registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml");
+            Refusal::new(ErrorClass::SetupRequired, "registry_settings_invalid", message)
+        })?;
+        Ok(Self { wire, settings, authorized: Mutex::default() })
+    }
+
+    /// The repository of `reference`.
+    fn repository<'a>(&'a self, reference: &'a RegistryReference, access: Access) -> Result<Repository<'a>, Refusal> {
+        let host = reference.host.as_str();
+        let is_plain = reference.is_loopback() || self.settings.plain_http.iter().any(|plain| plain == host);
+        let (asked, path) = match DOCKER_HUB.contains(&host) {
+            true if !reference.repository.contains('/') => {
+                (DOCKER_HUB_HOST, format!("library/{}", reference.repository))
+            }
+            true => (DOCKER_HUB_HOST, reference.repository.clone()),
+            false => (host, reference.repository.clone()),
+        };
+        let scheme = if is_plain { "http" } else { "https" };
+        let root = Url::parse(&format!("{scheme}://{asked}/v2/")).ok();
+        let root = root.and_then(|root| Some((Home::of(&root)?, root)));
+        let (home, root) = root.ok_or_else(|| refusal::unreachable(host, "this is not the name of a host"))?;
+        Ok(Repository { registries: self, reference, path, root, home, access })
+    }
+}
+
+/// The reference of a registry; a refusal for any other one.
+fn of_registry(reference: &Reference) -> Result<&RegistryReference, Refusal> {
+    match reference {
+        Reference::Registry(registry) => Ok(registry),
+        other => {
+            let message = format!("{other} is not in a registry; a reference of one is `host/repository:tag`");
+            Err(Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message))
+        }
+    }
+}
+
+/// One repository of one registry, for one kind of access.
+struct Repository<'a> {
+    registries: &'a Registries,
+    reference: &'a RegistryReference,
+    path: String,
+    /// `https://host/v2/`
+    root: Url,
+    home: Home,
+    access: Access,
+}
+
+impl Repository<'_> {
+    /// The URL of `rest` in this repository.
+    fn url(&self, rest: &str) -> Result<Url, Refusal> {
+        let url = self.root.join(&format!("{}/{rest}", self.path));
+        url.map_err(|_| refusal::unreachable(&self.reference.host, "no URL can be made of its name"))
+    }
+
+    fn host(&self) -> &str {
+        &self.reference.host
+    }
+
+    /// Sends `call`, again with credentials if the registry asks for them.
+    async fn send(&self, call: Call) -> Result<Answer, Refusal> {
+        let wire = &self.registries.wire;
+        let key = (self.reference.name(), self.access);
+        let known = self.authorized().get(&key).cloned();
+        let answer = wire.send(self.with(call.clone(), known.as_ref()), &self.home).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        let challenges = auth::challenges(&answer);
+        drop(answer);
+        // A token that was good for an earlier request can have expired.
+        let credential = self.registries.settings.credentials.of_host(self.host()).await?;
+        let scope = (self.host(), self.path.as_str(), self.access);
+        let value = auth::authorization(wire, &self.home, &challenges, credential.as_ref(), scope).await?;
+        let answer = wire.send(self.with(call, Some(&value)), &self.home).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            return Err(refusal::unauthorized(self.host(), credential.is_some()));
+        }
+        self.authorized().insert(key, value);
+        Ok(answer)
+    }
+
+    /// `call` with this `Authorization`, unless it goes to another host than the registry.
+    fn with(&self, mut call: Call, authorization: Option<&HeaderValue>) -> Call {
+        if let Some(value) = authorization.filter(|_| self.home.is(&call.url) || !guard!("registry_credentials")) {
+            call.headers.insert(AUTHORIZATION, value.clone());
+        }
+        call
+    }
+
+    fn authorized(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Access), HeaderValue>> {
+        self.registries.authorized.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The refusal for an answer with an unexpected status; `what` was asked for.
+    async fn failed(&self, answer: Answer, what: &str) -> Refusal {
+        let status = answer.status();
+        let said = answer.start(ERROR_BYTES_MAX).await;
+        refusal::status(self.host(), what, status, &said)
+    }
+}

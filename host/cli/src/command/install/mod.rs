@@ -31,7 +31,7 @@ pub(super) use list::List;
 pub(super) use options::SourceOptions;
 use options::{Consent, PlaceOptions};
 pub(super) use outdated::Outdated;
-pub(super) use parts::sources;
+pub(super) use parts::{registries, sources};
 pub(super) use remove::Remove;
 use report::Report;
 use shop::Shop;

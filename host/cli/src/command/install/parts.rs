@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
 use toolcell_core::record::ErrorClass;
-use toolcell_install::absent::NoRegistries;
 use toolcell_install::local::Local;
 use toolcell_install::obtain::Sources;
+use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
-use toolcell_install::source::Source;
 use toolcell_install::tls;
 use toolcell_install::verifier::Verifier;
 use toolcell_install::web::Web;
 
-use crate::config::Layers;
+use crate::config::{Layers, configured_registry};
 
 use super::super::exit::BadRequest;
 use super::super::target::{Building, Target};
@@ -27,12 +26,14 @@ pub(in crate::command) fn sources(home: &Home, options: &SourceOptions) -> Resul
         Local::new(move |path: &Path| component(&home, path))
     };
     let web = Box::new(Web::new(tls));
-    Ok(Sources { registry: oci(), web, local: Box::new(local), offline: options.offline })
+    let registry = Box::new(registries(home)?);
+    Ok(Sources { registry, web, local: Box::new(local), offline: options.offline })
 }
 
-/// Registries.
-fn oci() -> Box<dyn Source> {
-    Box::new(NoRegistries)
+/// Registries, reached as the user's own file says.
+pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadRequest> {
+    let settings = configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }
 
 /// What checks signatures, as the settings of `layers` say.

@@ -1,0 +1,72 @@
+//! `toolcell check`: what keeps a tool from being published, and what its users would stumble over.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use toolcell::Home;
+use toolcell_core::record::Refusal;
+use toolcell_install::check::Severity;
+
+use super::exit::{self, Exit};
+use super::published::{self, Published};
+use super::show;
+use super::target::Building;
+
+/// Checks a tool before it is published: its schemas and descriptions, whether it asks for more than it can use, its size,
+/// licence, version and README. Nothing of the tool is run, except to describe itself in an empty world.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit 0: there are no errors, although there may be warnings. Exit 1: there are errors, which keep \
+                  the tool from being pushed. Any other code: the tool cannot be loaded."
+)]
+pub(super) struct Check {
+    /// The source folder of a tool, which was built, or a .wasm file
+    #[arg(default_value = ".", value_name = "DIR|FILE")]
+    path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let home = Home::find()?;
+        let (published, refusal) = match Published::examine(&home, &self.path, Building::No) {
+            Ok(published) => (Some(published), None),
+            Err(stop) => (None, Some(stop.refusal()?)),
+        };
+        refusal.iter().for_each(show::detail);
+        let failed = published.as_ref().is_some_and(Published::has_errors);
+        let exit = match &refusal {
+            Some(refusal) => exit::of_refusal(refusal),
+            None if failed => Exit::ToolFailed,
+            None => Exit::Succeeded,
+        };
+        let found = published.as_ref().map(|published| published.found.as_slice()).unwrap_or_default();
+        if self.json {
+            let printed = show::json(&json!({
+                "checked": self.path.to_string_lossy(),
+                "component": published.as_ref().map(|published| published.digest),
+                "size": published.as_ref().map(|published| published.component.size),
+                "findings": found,
+                "error": refusal.as_ref().map(Refusal::to_error),
+            }));
+            return printed.map(|()| exit).or_else(show::closed);
+        }
+        if let Some(refusal) = &refusal {
+            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            return Ok(exit);
+        }
+        for found in found {
+            if let Err(error) = writeln!(io::stdout(), "{}", published::line(found)) {
+                return show::closed(error);
+            }
+        }
+        let count = |severity| found.iter().filter(|found| found.severity == severity).count();
+        let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
+        show::say(&format!("{errors} errors, {warnings} warnings, {notes} notes"));
+        Ok(exit)
+    }
+}

@@ -1,0 +1,73 @@
+//! What `toolcell check` and `toolcell push` look at: the component of a tool, and what is known beside it.
+
+use std::path::{Path, PathBuf};
+
+use toolcell::{Home, read_component};
+use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_install::check::{Checked, Found, Severity, check};
+use toolcell_install::component::Component;
+use toolcell_install::digest::Digest;
+use toolcell_install::package::Package;
+
+use crate::config::configured_compilation;
+
+use super::exit::{BadRequest, Stop};
+use super::target::{self, Building, Target};
+use super::{runtime, show};
+
+/// A tool that was loaded and checked.
+pub(super) struct Published {
+    /// The bytes of the component.
+    pub(super) bytes: Vec<u8>,
+    pub(super) component: Component,
+    pub(super) digest: Digest,
+    /// The source folder, if it is one.
+    pub(super) folder: Option<PathBuf>,
+    pub(super) package: Package,
+    pub(super) found: Vec<Found>,
+}
+
+impl Published {
+    /// Loads and checks the tool at `path`.
+    pub(super) fn examine(home: &Home, path: &Path, building: Building) -> Result<Self, Stop> {
+        // The path is taken as it is: it names no tool of a component.
+        let mut target = Target::parse(&path.to_string_lossy());
+        (target.path, target.name) = (path.to_owned(), None);
+        let compilation = configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let host = target::host(home, |settings| compilation.apply(settings))?;
+        let file = target.locate(home, building)?;
+        let loaded = runtime()?.block_on(host.load_file(&file))?;
+        let bytes = read_component(&file)?;
+        let digest = Digest::of(&bytes);
+        if loaded.tools.iter().any(|tool| **tool.component() != *digest.to_string()) {
+            let message = format!("{} changed while it was read; try again", file.display());
+            return Err(Refusal::new(ErrorClass::SetupRequired, "component_changed", message).into());
+        }
+        let component = Component::read(&bytes).map_err(|why| {
+            let message = format!("the sections of {} cannot be read: {why}", file.display());
+            Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
+        })?;
+        let folder = target.source_folder().map(Path::to_owned);
+        let package = match &folder {
+            Some(folder) => Package::of_folder(folder),
+            None => Package::of_component(&bytes, &file.file_stem().unwrap_or_default().to_string_lossy()),
+        };
+        let is_folder = folder.is_some();
+        let found = check(&Checked { tools: &loaded.tools, component: &component, package: &package, is_folder });
+        Ok(Self { bytes, component, digest, folder, package, found })
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.found.iter().any(|found| found.severity == Severity::Error)
+    }
+}
+
+/// The line of a finding. Its place quotes the tool.
+pub(super) fn line(found: &Found) -> String {
+    let severity = match found.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    };
+    show::printable(&format!("{severity}: {}: {} [{}]", found.place, found.message, found.code), true)
+}

@@ -1,0 +1,236 @@
+//! `toolcell push`: publishes a tool in a registry.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use toolcell::Home;
+use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_install::check::{Found, Severity};
+use toolcell_install::digest::Digest;
+use toolcell_install::reference::{Reference, RegistryReference};
+use toolcell_install::registry::{Artifact, Attachment, Pushed, Registries};
+use toolcell_install::sbom::{self, Sbom};
+use toolcell_install::source::REFERRER_BYTES_MAX;
+
+use crate::config::configured_registry;
+
+use super::exit::{self, BadRequest, Exit, Stop};
+use super::published::{self, Published};
+use super::target::Building;
+use super::{reproduce, runtime, show};
+
+/// When a component counts as created, because the time is a part of its digest: the same component has the same one.
+const CREATED: &str = "1970-01-01T00:00:00Z";
+
+/// Publishes a tool in a registry: builds it if it is a source folder, checks it as `toolcell check` does, and pushes the
+/// component with its version, licence and source, and a bill of materials of its lock file.
+///
+/// A source folder is built twice, in two places: if two components come out, nothing is pushed. Credentials are docker's:
+/// `docker login` writes them, and its helpers are asked.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox. With this \
+                        command you agree to that.\n\n\
+                        Examples:\n  toolcell push . ghcr.io/me/word-count\n  \
+                        toolcell push jq.wasm localhost:5000/jq:1.2 --dry-run"
+)]
+pub(super) struct Push {
+    /// The source folder of a tool, or a .wasm file
+    #[arg(value_name = "DIR|FILE")]
+    path: PathBuf,
+    /// Where to: HOST/REPOSITORY:TAG of a registry [default of the tag: the version of the package]
+    reference: String,
+    /// Build and check, and print the digest that a push would give; send nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What there is to say of a push, also of one that was refused.
+#[derive(Default)]
+struct Report {
+    to: Option<RegistryReference>,
+    digest: Option<Digest>,
+    component: Option<Digest>,
+    size: Option<u64>,
+    /// Whether a second build gave the same; `None` if it is not known.
+    is_reproducible: Option<bool>,
+    /// Digest of the attached bill of materials.
+    sbom: Option<Digest>,
+    /// Number of dependencies that it lists.
+    dependencies: Option<usize>,
+    found: Vec<Found>,
+}
+
+impl Push {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let mut report = Report::default();
+        let refusal = match self.push(&mut report) {
+            Ok(()) => None,
+            Err(stop) => Some(stop.refusal()?),
+        };
+        refusal.iter().for_each(show::detail);
+        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
+        let pushed = report.to.as_ref().zip(report.digest).filter(|_| refusal.is_none());
+        let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
+        if self.json {
+            let printed = show::json(&json!({
+                "pushed": pushed.filter(|_| !self.dry_run),
+                "dry_run": self.dry_run,
+                "reference": report.to.as_ref().map(ToString::to_string),
+                "digest": report.digest,
+                "component": report.component,
+                "size": report.size,
+                "reproducible": report.is_reproducible,
+                "sbom": report.sbom,
+                "dependencies": report.dependencies,
+                "findings": report.found,
+                "error": refusal.as_ref().map(Refusal::to_error),
+            }));
+            return printed.map(|()| exit).or_else(show::closed);
+        }
+        report.found.iter().for_each(|found| show::say(&published::line(found)));
+        if let Some(refusal) = &refusal {
+            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            return Ok(exit);
+        }
+        if self.dry_run {
+            show::say("nothing was sent");
+        }
+        writeln!(io::stdout(), "{}", pushed.unwrap_or_default()).map(|()| exit).or_else(show::closed)
+    }
+
+    fn push(&self, report: &mut Report) -> Result<(), Stop> {
+        let mut to = self.target()?;
+        let home = Home::find()?;
+        let settings = configured_registry(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let published = Published::examine(&home, &self.path, Building::Yes)?;
+        report.found.clone_from(&published.found);
+        report.component = Some(published.digest);
+        report.size = Some(published.component.size);
+        if published.has_errors() {
+            let message = "the tool has errors, so it was not pushed; correct them, and see `toolcell check`";
+            return Err(Refusal::new(ErrorClass::PolicyBlocked, "check_failed", message).into());
+        }
+        if let Some(folder) = &published.folder {
+            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found)?;
+        }
+        if to.tag.is_none() {
+            to.tag = Some(tag(&published)?);
+        }
+        report.to = Some(to.clone());
+        let artifact = artifact(&published);
+        let sbom = bill(&published, report);
+        let pushed = match self.dry_run {
+            true => Registries::foretold(&artifact),
+            false => {
+                let registries = Registries::new(settings)?;
+                runtime()?.block_on(send(&registries, &to, &artifact, sbom.as_ref(), report))?
+            }
+        };
+        report.digest = Some(pushed.digest);
+        Ok(())
+    }
+
+    /// The reference to push to.
+    fn target(&self) -> Result<RegistryReference, Stop> {
+        let here =
+            std::env::current_dir().map_err(|error| BadRequest(format!("cannot find the current folder: {error}")))?;
+        let bad = |why: &str| {
+            let message = format!("cannot push to `{}`: {why}; write HOST/REPOSITORY:TAG", self.reference);
+            Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+        };
+        match Reference::parse(&self.reference, &here)? {
+            Reference::Registry(registry) if registry.digest.is_none() => Ok(registry),
+            Reference::Registry(_) => Err(bad("a digest follows from what is pushed").into()),
+            _ => Err(bad("it is not in a registry").into()),
+        }
+    }
+}
+
+/// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
+fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Result<Option<bool>, Refusal> {
+    match reproduce::is_reproducible(folder, home, built) {
+        Ok(true) => Ok(Some(true)),
+        Ok(false) => {
+            let message = "a second build, in another folder, gave another component, so that nobody could check what was \
+                           published; look for times, paths and random numbers in the build. Push the .wasm file itself \
+                           to do without this check";
+            Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message))
+        }
+        Err(error) => {
+            let message =
+                format!("whether the build is reproducible is not known, because a copy does not build: {error:#}");
+            found.push(Found::new(Severity::Warning, "reproducibility_unknown", "package", message));
+            Ok(None)
+        }
+    }
+}
+
+/// The tag of a reference that has none: the version, in the characters that a tag can have.
+fn tag(published: &Published) -> Result<String, Refusal> {
+    let missing = || {
+        let message = "the reference has no tag, and no manifest says the version; write HOST/REPOSITORY:TAG";
+        Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
+    };
+    let version = published.package.version.as_ref().ok_or_else(missing)?.replace('+', "_");
+    let is_tag = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let begins = version.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && version.len() <= 128 && version.bytes().all(is_tag) { Ok(version) } else { Err(missing()) }
+}
+
+fn artifact(published: &Published) -> Artifact {
+    let package = &published.package;
+    let fields = [
+        ("title", Some(&package.name)),
+        ("version", package.version.as_ref()),
+        ("licenses", package.licence.as_ref()),
+        ("description", package.description.as_ref()),
+        ("source", package.source.as_ref()),
+    ];
+    let annotation =
+        |(name, value): (&str, Option<&String>)| Some((format!("org.opencontainers.image.{name}"), value?.clone()));
+    Artifact {
+        component: published.bytes.clone(),
+        imports: published.component.imports.iter().cloned().collect(),
+        exports: published.component.exports.iter().cloned().collect(),
+        created: CREATED.to_owned(),
+        annotations: fields.into_iter().filter_map(annotation).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// The bill of materials; `None` if it is too large to be read by those who pull it.
+fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
+    let bill = Sbom::new(&published.package, published.digest, published.folder.as_deref());
+    if published.folder.is_some() && bill.lock_file.is_none() {
+        let message = "there is no lock file that can be read, so the bill of materials lists the component alone";
+        report.found.push(Found::new(Severity::Note, "lock_file_missing", "package", message));
+    }
+    let bytes = bill.json.to_string().into_bytes();
+    if bytes.len() as u64 > REFERRER_BYTES_MAX {
+        let message = format!("the bill of materials has more than {REFERRER_BYTES_MAX} bytes, and is left out");
+        report.found.push(Found::new(Severity::Warning, "sbom_too_large", "package", message));
+        return None;
+    }
+    report.dependencies = Some(bill.dependencies);
+    Some(Attachment { media_type: sbom::MEDIA_TYPE.to_owned(), bytes })
+}
+
+async fn send(
+    registries: &Registries,
+    to: &RegistryReference,
+    artifact: &Artifact,
+    sbom: Option<&Attachment>,
+    report: &mut Report,
+) -> Result<Pushed, Refusal> {
+    let pushed = registries.push(to, artifact).await?;
+    if let Some(sbom) = sbom {
+        report.sbom = Some(registries.attach(to, &pushed.subject, sbom).await?);
+    }
+    Ok(pushed)
+}

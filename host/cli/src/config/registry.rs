@@ -1,0 +1,92 @@
+//! `[registry]`: how registries are reached, of which the user's own file alone decides.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use toolcell::Home;
+use toolcell_core::record::RuleSource;
+use toolcell_install::registry::{Credentials, RegistrySettings};
+
+use super::{ConfigFile, Word};
+
+/// `[registry]`: an error in a project's file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegistrySection {
+    /// Hosts that are spoken to without TLS, such as `registry.lan:5000`. Registries of this machine always are.
+    pub plain_http: Vec<Word>,
+    /// A PEM file of certificates that are trusted beside Mozilla's; a relative path begins in the folder of the file.
+    pub certificates: Option<Word>,
+    /// Time without progress after which a registry is given up, such as `10s` [default: `30s`].
+    pub timeout: Option<Word>,
+}
+
+/// Parses the `[registry]` of `file`.
+///
+/// # Errors
+///
+/// Words that cannot be applied, and the file of a project, which could send credentials over a network in clear.
+pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
+    let RegistrySection { plain_http, certificates, timeout } = &file.registry;
+    ensure!(
+        file.registry == RegistrySection::default()
+            || source != RuleSource::ProjectSettings
+            || !guard!("registry_source"),
+        "{}: [registry] is for your own toolcell.toml, because it says whom your credentials are sent to; remove it here",
+        file.path.display()
+    );
+    let mut settings = RegistrySettings { credentials: Credentials::of_docker(), ..RegistrySettings::default() };
+    for host in plain_http {
+        let is_host =
+            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
+        let why = || format!("[registry] plain_http = {host:?}: give a host, such as \"registry.lan:5000\"");
+        ensure!(is_host, "{}: {}", file.place_of(host), why());
+        settings.plain_http.push(host.to_ascii_lowercase());
+    }
+    settings.roots = certificates.as_ref().map(|path| file.folder.join(PathBuf::from(&**path)));
+    if let Some(word) = timeout {
+        let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
+        settings.patience = parsed.with_context(|| file.place_of(word))?;
+    }
+    Ok(settings)
+}
+
+/// Returns how the user's own file says that registries are reached, with docker's credentials.
+pub fn configured_registry(home: &Home) -> anyhow::Result<RegistrySettings> {
+    let file = ConfigFile::read(&home.user_file()?)?.unwrap_or_default();
+    settings(RuleSource::UserSettings, &file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn of(source: RuleSource, text: &str) -> anyhow::Result<RegistrySettings> {
+        settings(source, &ConfigFile::parse(text, Path::new("/etc")).unwrap())
+    }
+
+    #[test]
+    fn registries_are_reached_as_the_user_says() {
+        let text = "[registry]\nplain_http = [\"Registry.lan:5000\"]\ncertificates = \"ca.pem\"\ntimeout = \"2s\"";
+        let read = of(RuleSource::UserSettings, text).unwrap();
+        assert_eq!(read.plain_http, ["registry.lan:5000"]);
+        assert_eq!((read.roots, read.patience), (Some("/etc/ca.pem".into()), Duration::from_secs(2)));
+        for (wrong, why) in
+            [("plain_http = [\"http://a/b\"]", "give a host"), ("timeout = \"x\"", "number with a unit")]
+        {
+            let error = of(RuleSource::UserSettings, &format!("[registry]\n{wrong}")).unwrap_err();
+            assert!(format!("{error:#}").contains(why), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_project_does_not_choose_whom_credentials_are_sent_to() {
+        assert!(of(RuleSource::ProjectSettings, "").is_ok());
+        let error = of(RuleSource::ProjectSettings, "[registry]\nplain_http = [\"a.lan\"]").unwrap_err();
+        assert!(error.to_string().contains("is for your own toolcell.toml"), "{error}");
+    }
+}

@@ -1,0 +1,304 @@
+//! What keeps a tool from being published, and what its users would stumble over.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use toolcell_core::approval::deceives;
+use toolcell_core::catalog::Tool;
+use toolcell_core::record::AccessKind;
+
+use crate::component::Component;
+use crate::package::Package;
+
+/// Length of a description, in characters: shorter ones say too little, longer ones cost each model call too much.
+const DESCRIPTION_MIN: usize = 15;
+const DESCRIPTION_MAX: usize = 2_000;
+/// Size of a component over which it is noted that it is large, in bytes.
+const SIZE_LARGE: u64 = 20 << 20;
+/// Maximum number of findings of one kind in one tool.
+const PLACES_MAX: usize = 10;
+
+/// Phrases with which a description speaks to the model about anything but the tool, in lower case.
+const INSTRUCTIONS: [&str; 14] = [
+    "ignore previous",
+    "ignore all previous",
+    "ignore the above",
+    "disregard previous",
+    "disregard all",
+    "system prompt",
+    "do not tell the user",
+    "don't tell the user",
+    "without telling the user",
+    "do not mention this",
+    "before using any other tool",
+    "instead of any other tool",
+    "<important>",
+    "<system>",
+];
+
+/// What an access kind, or a field of a profile, needs of the component's imports.
+const HTTP: &[&str] = &["wasi:http/", "wasi:sockets/", "near:agent/host@"];
+const FILES: &[&str] = &["wasi:filesystem/", "wasi_snapshot_preview1", "near:agent/host@"];
+const ENVIRONMENT: &[&str] = &["wasi:cli/environment", "wasi_snapshot_preview1"];
+const TOOLS: &[&str] = &["toolcell:tool/tools@", "near:agent/host@"];
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something to know.
+    Note,
+    /// Something that users of the tool would stumble over.
+    Warning,
+    /// Something that keeps the tool from being pushed.
+    Error,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// How much it matters.
+    pub severity: Severity,
+    /// A word for programs, such as `description_missing`.
+    pub code: &'static str,
+    /// What it is about: a tool and a place in its declaration, or `package`, or `component`.
+    pub place: String,
+    /// What was found, and what to do.
+    pub message: String,
+}
+
+impl Found {
+    /// A finding.
+    pub fn new(severity: Severity, code: &'static str, place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity, code, place: place.into(), message: message.into() }
+    }
+}
+
+/// What is checked.
+pub struct Checked<'a> {
+    /// Its tools, as the host loaded them.
+    pub tools: &'a [Arc<Tool>],
+    /// Its file.
+    pub component: &'a Component,
+    /// What is known beside it.
+    pub package: &'a Package,
+    /// Whether it was built from a source folder.
+    pub is_folder: bool,
+}
+
+/// Checks a tool. Returns what matters most first.
+pub fn check(checked: &Checked<'_>) -> Vec<Found> {
+    let mut found = Vec::new();
+    for tool in checked.tools {
+        let name = tool.declaration().qualified_name();
+        description(&name, &tool.declaration().description, &mut found);
+        texts(&name, tool, &mut found);
+        schema(&name, tool.contract().model_schema(), &mut found);
+        ceiling(&name, tool, checked.component, &mut found);
+        let notes = tool.notes().iter().take(PLACES_MAX);
+        let noted = |place: &str, message: &str| {
+            Found::new(Severity::Note, "without_effect", format!("{name}{place}"), message.to_owned())
+        };
+        found.extend(notes.map(|note| noted(&note.path, &note.message)));
+    }
+    component(checked.component, &mut found);
+    package(checked, &mut found);
+    found.sort_by_key(|found| std::cmp::Reverse(found.severity));
+    found
+}
+
+fn description(name: &str, text: &str, found: &mut Vec<Found>) {
+    let place = || format!("{name}/description");
+    match text.trim().chars().count() {
+        0 => {
+            let message = "the tool has no description, so that no model knows when to call it; write one sentence";
+            found.push(Found::new(Severity::Error, "description_missing", place(), message));
+        }
+        length if length < DESCRIPTION_MIN => {
+            let message = format!("the description has {length} characters; say what the tool does, and with what");
+            found.push(Found::new(Severity::Warning, "description_short", place(), message));
+        }
+        length if length > DESCRIPTION_MAX => {
+            let message =
+                format!("the description has {length} characters, which every call of a model pays for; shorten it");
+            found.push(Found::new(Severity::Warning, "description_long", place(), message));
+        }
+        _ => {}
+    }
+}
+
+/// Looks at every text and every name of the declaration, because all of them reach a model.
+fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
+    let Ok(declaration) = serde_json::to_value(&**tool.declaration()) else { return };
+    let (mut hidden, mut instructions) = (Vec::new(), Vec::new());
+    walk(&declaration, &mut String::new(), &mut |place, text| {
+        if text.chars().any(|c| deceives(c) && !matches!(c, '\n' | '\t' | '\r')) && hidden.len() < PLACES_MAX {
+            hidden.push(place.to_owned());
+        }
+        let lower = text.to_lowercase();
+        let phrase = INSTRUCTIONS.iter().find(|phrase| lower.contains(**phrase));
+        if let Some(phrase) = phrase.filter(|_| instructions.len() < PLACES_MAX) {
+            instructions.push((place.to_owned(), *phrase));
+        }
+    });
+    for place in hidden {
+        let message = "the text has control characters or invisible ones, which a person does not see and a model reads; \
+                       remove them";
+        found.push(Found::new(Severity::Error, "text_hidden", format!("{name}{place}"), message));
+    }
+    for (place, phrase) in instructions {
+        let message = format!(
+            "the text says \"{phrase}\", as texts do that instruct a model instead of describing a tool; say what the \
+             tool does"
+        );
+        found.push(Found::new(Severity::Warning, "text_instructs", format!("{name}{place}"), message));
+    }
+}
+
+/// Calls `each` with every text and every name of a field in `value`, and its JSON Pointer.
+fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
+    let length = place.len();
+    match value {
+        Value::String(text) => each(place, text),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                place.push_str(&format!("/{at}"));
+                walk(item, place, each);
+                place.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                // A finding quotes the place, and so must not have what it warns of.
+                place.push_str(&format!("/{}", name.escape_debug()));
+                each(place, name);
+                walk(field, place, each);
+                place.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let place = || format!("{name}/input");
+    if properties.is_none() && schema.get("type").is_none() && schema.get("$ref").is_none() {
+        let message = "the schema of the arguments accepts anything, so that no model knows what to write; name the \
+                       arguments and their types";
+        found.push(Found::new(Severity::Warning, "schema_open", place(), message));
+    }
+    let is_silent = |field: &Value| field.get("description").is_none() && field.get("$ref").is_none();
+    let silent = properties.into_iter().flatten().filter(|(_, field)| is_silent(field));
+    let silent: Vec<String> = silent.map(|(name, _)| format!("`{}`", name.escape_debug())).take(PLACES_MAX).collect();
+    if !silent.is_empty() {
+        let message =
+            format!("no description says what {} means; a model reads it before it writes a value", silent.join(", "));
+        found.push(Found::new(Severity::Warning, "argument_undescribed", place(), message));
+    }
+}
+
+/// What the profile asks for, and the component could never use: users would be asked for nothing.
+fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found>) {
+    let profile = tool.permission_profile();
+    let asks = |kind: &AccessKind| profile.access_kinds.contains(kind);
+    for (asked, what, imports) in [
+        (asks(&AccessKind::Network), "access_kinds: network", HTTP),
+        (asks(&AccessKind::FileRead), "access_kinds: file_read", FILES),
+        (asks(&AccessKind::FileWrite), "access_kinds: file_write", FILES),
+        (asks(&AccessKind::Credential) || !profile.credential_refs.is_empty(), "secrets", HTTP),
+        (!profile.environment.is_empty(), "environment", ENVIRONMENT),
+        (!profile.tool_calls.is_empty(), "tool_calls", TOOLS),
+    ] {
+        if asked && !component.imports_any(imports) {
+            let message = format!(
+                "the profile asks for {what}, and the component imports nothing that could use it ({}); ask for less",
+                imports.join(", ")
+            );
+            found.push(Found::new(Severity::Warning, "ceiling_too_large", format!("{name}/permissions"), message));
+        }
+    }
+}
+
+fn component(component: &Component, found: &mut Vec<Found>) {
+    let (size, debug) = (component.size, component.debug_bytes);
+    if size > SIZE_LARGE {
+        let message = format!("the component has {size} bytes; each user fetches and compiles them");
+        found.push(Found::new(Severity::Warning, "component_large", "component", message));
+    }
+    if debug > 0 {
+        let message = format!("{debug} of {size} bytes are debug information; build for release, with `strip`");
+        found.push(Found::new(Severity::Warning, "debug_information", "component", message));
+    }
+}
+
+fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
+    let package = checked.package;
+    let place = if checked.is_folder { "package" } else { "component" };
+    let mut add = |severity, code, message: &str| found.push(Found::new(severity, code, place, message));
+    if package.version.is_none() {
+        add(
+            Severity::Warning,
+            "version_missing",
+            "no manifest says the version; users see it, and a downgrade is told by it",
+        );
+    }
+    if package.licence.is_none() {
+        let message = match package.has_licence_file {
+            true => "there is a file with the licence, and no manifest names it; write its SPDX expression",
+            false => "nobody may use a tool without a licence; write its SPDX expression into the manifest",
+        };
+        add(Severity::Warning, "licence_missing", message);
+    }
+    if package.description.is_none() {
+        add(Severity::Note, "package_undescribed", "no manifest says in a sentence what the package is");
+    }
+    if checked.is_folder && !package.has_readme {
+        add(
+            Severity::Warning,
+            "readme_missing",
+            "there is no README; say what the tool does, and which grants it needs",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn descriptions_say_enough_and_not_too_much() {
+        let code = |text: &str| {
+            let mut found = Vec::new();
+            description("a.b", text, &mut found);
+            found.first().map(|found| (found.code, found.severity))
+        };
+        assert_eq!(code(" \n"), Some(("description_missing", Severity::Error)));
+        assert_eq!(code("Counts."), Some(("description_short", Severity::Warning)));
+        assert_eq!(code("Counts the words of a text."), None);
+        assert_eq!(code(&"x".repeat(2_001)), Some(("description_long", Severity::Warning)));
+    }
+
+    #[test]
+    fn every_text_is_seen_with_its_place() {
+        let mut seen = Vec::new();
+        let value = json!({ "a": ["x", { "b": "y" }], "c": 1 });
+        walk(&value, &mut String::new(), &mut |place, text| seen.push(format!("{place}={text}")));
+        assert_eq!(seen, ["/a=a", "/a/0=x", "/a/1/b=b", "/a/1/b=y", "/c=c"]);
+    }
+
+    #[test]
+    fn a_schema_names_and_describes_its_arguments() {
+        let codes = |value: Value| {
+            let mut found = Vec::new();
+            schema("a.b", &value, &mut found);
+            found.iter().map(|found| found.code).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(json!({})), ["schema_open"]);
+        assert_eq!(codes(json!({ "type": "object", "properties": { "a": {} } })), ["argument_undescribed"]);
+        assert!(codes(json!({ "type": "object", "properties": { "a": { "description": "A." } } })).is_empty());
+    }
+}

@@ -1,0 +1,101 @@
+//! What the file of a component says of itself: its interfaces, its size, and what its author wrote into it.
+
+use std::collections::BTreeSet;
+
+use toolcell_core::dialect::sections;
+use wasmparser::{Encoding, Parser, Payload};
+
+/// Maximum number of names that are read of each kind.
+const NAMES_MAX: usize = 1_000;
+/// What custom sections with debug information begin with.
+const DEBUG: &str = ".debug_";
+
+/// A component, or a module of WASI preview 1, as its file shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Component {
+    /// Interfaces that it imports; the names of modules, if it is one itself.
+    pub imports: BTreeSet<String>,
+    /// Interfaces that it exports.
+    pub exports: BTreeSet<String>,
+    /// Whether it is a core module.
+    pub is_module: bool,
+    /// Number of bytes.
+    pub size: u64,
+    /// Number of bytes of debug information, in all its modules.
+    pub debug_bytes: u64,
+}
+
+impl Component {
+    /// Reads the sections of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// A file that is damaged.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut read = Self { size: bytes.len() as u64, ..Self::default() };
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload.map_err(|error| error.to_string())? {
+                Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => read.is_module = true,
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(imports) if depth == 0 => {
+                    for import in imports {
+                        note(&mut read.imports, import.map_err(|error| error.to_string())?.name.name);
+                    }
+                }
+                Payload::ComponentExportSection(exports) if depth == 0 => {
+                    for export in exports {
+                        note(&mut read.exports, export.map_err(|error| error.to_string())?.name.name);
+                    }
+                }
+                Payload::ImportSection(imports) if read.is_module => {
+                    for import in imports.into_imports() {
+                        note(&mut read.imports, import.map_err(|error| error.to_string())?.module);
+                    }
+                }
+                Payload::CustomSection(section) if section.name().starts_with(DEBUG) => {
+                    read.debug_bytes = read.debug_bytes.saturating_add(section.data().len() as u64);
+                }
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+
+    /// Whether it imports an interface that begins with one of `starts`.
+    pub fn imports_any(&self, starts: &[&str]) -> bool {
+        self.imports.iter().any(|import| starts.iter().any(|start| import.starts_with(start)))
+    }
+}
+
+fn note(names: &mut BTreeSet<String>, name: &str) {
+    if names.len() < NAMES_MAX {
+        names.insert(name.to_owned());
+    }
+}
+
+/// What the author wrote into a custom section of one short text, as tools for components do: `version`, `licenses`,
+/// `description`, `source`.
+pub fn written(component: &[u8], section: &str) -> Option<String> {
+    let text = std::str::from_utf8(sections::custom(component, section).ok()??).ok()?.trim();
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interfaces_of_the_outer_component_alone_are_read() {
+        let empty = b"\0asm\x0d\0\x01\0";
+        let read = Component::read(empty).unwrap();
+        assert_eq!((read.size, read.is_module, read.imports.len()), (8, false, 0));
+        assert!(Component::read(b"\0asm\x01\0\0\0").unwrap().is_module);
+        assert!(Component::read(b"no component").is_err());
+        let named = sections::with_custom(empty, "version", b"1.2.0\n").unwrap();
+        assert_eq!((written(&named, "version").as_deref(), written(&named, "source")), (Some("1.2.0"), None));
+        let debug = sections::with_custom(empty, ".debug_info", b"0123").unwrap();
+        assert_eq!(Component::read(&debug).unwrap().debug_bytes, 4);
+    }
+}

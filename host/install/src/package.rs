@@ -1,0 +1,167 @@
+//! What the manifest of a source folder says of its tool, in each language.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::component;
+
+/// Maximum size of a manifest or a lock file, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Beginnings of the names of files with a licence, in lower case.
+const LICENCES: [&str; 4] = ["license", "licence", "copying", "unlicense"];
+
+/// What is known of a tool beside its component.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Package {
+    /// Name of the package, or of the folder.
+    pub name: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// An SPDX expression, as its author wrote it.
+    pub licence: Option<String>,
+    /// What it is, in one sentence.
+    pub description: Option<String>,
+    /// URL of its repository.
+    pub source: Option<String>,
+    /// Whether there is a README.
+    pub has_readme: bool,
+    /// Whether there is a file with the licence.
+    pub has_licence_file: bool,
+}
+
+impl Package {
+    /// What the folder says.
+    pub fn of_folder(folder: &Path) -> Self {
+        let mut package = cargo(folder).or_else(|| npm(folder)).or_else(|| python(folder)).unwrap_or_default();
+        if package.name.is_empty() {
+            let name =
+                folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+            package.name = name.unwrap_or_default();
+        }
+        for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().to_ascii_lowercase();
+            package.has_readme |= name.starts_with("readme");
+            package.has_licence_file |= LICENCES.iter().any(|start| name.starts_with(start));
+        }
+        package
+    }
+
+    /// What a component says of itself; `name` is that of its file.
+    pub fn of_component(bytes: &[u8], name: &str) -> Self {
+        let written = |section: &str| component::written(bytes, section);
+        Self {
+            name: name.to_owned(),
+            version: written("version"),
+            licence: written("licenses"),
+            description: written("description"),
+            source: written("source").or_else(|| written("homepage")),
+            has_readme: false,
+            has_licence_file: false,
+        }
+    }
+}
+
+/// Reads a file of text of the folder; `None` if it is not there, too large or not text.
+pub(crate) fn text(file: &Path) -> Option<String> {
+    let mut text = String::new();
+    let read = File::open(file).ok()?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    (read as u64 <= FILE_BYTES_MAX).then_some(text)
+}
+
+fn cargo(folder: &Path) -> Option<Package> {
+    let manifest: toml::Table = toml::from_str(&text(&folder.join("Cargo.toml"))?).ok()?;
+    let package = manifest.get("package")?.as_table()?;
+    // A field with `workspace = true` is in the manifest of the workspace, which is in a folder above.
+    let workspace = || {
+        let above = folder.canonicalize().ok()?;
+        above.ancestors().find_map(|folder| {
+            let manifest: toml::Table = toml::from_str(&text(&folder.join("Cargo.toml"))?).ok()?;
+            manifest.get("workspace")?.get("package").cloned()
+        })
+    };
+    let field = |name: &str| match package.get(name)? {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Table(table) if table.get("workspace")?.as_bool()? => {
+            workspace()?.get(name)?.as_str().map(str::to_owned)
+        }
+        _ => None,
+    };
+    Some(Package {
+        name: field("name")?,
+        version: field("version"),
+        licence: field("license"),
+        description: field("description"),
+        source: field("repository"),
+        ..Package::default()
+    })
+}
+
+fn npm(folder: &Path) -> Option<Package> {
+    let manifest: Value = serde_json::from_str(&text(&folder.join("package.json"))?).ok()?;
+    let field = |pointer: &str| manifest.pointer(pointer)?.as_str().map(str::to_owned);
+    Some(Package {
+        name: field("/name").unwrap_or_default(),
+        version: field("/version"),
+        licence: field("/license"),
+        description: field("/description"),
+        source: field("/repository/url").or_else(|| field("/repository")),
+        ..Package::default()
+    })
+}
+
+fn python(folder: &Path) -> Option<Package> {
+    let manifest: toml::Table = toml::from_str(&text(&folder.join("pyproject.toml"))?).ok()?;
+    let project = manifest.get("project")?;
+    let field = |name: &str| project.get(name)?.as_str().map(str::to_owned);
+    let licence = || project.get("license")?.get("text")?.as_str().map(str::to_owned);
+    let url = |name: &&str| project.get("urls")?.get(*name)?.as_str().map(str::to_owned);
+    Some(Package {
+        name: field("name").unwrap_or_default(),
+        version: field("version"),
+        licence: field("license").or_else(licence),
+        description: field("description"),
+        source: ["Repository", "Source", "Homepage"].iter().find_map(url),
+        ..Package::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[(&str, &str)], folder: &str) -> Package {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        Package::of_folder(&root.path().join(folder))
+    }
+
+    #[test]
+    fn each_language_says_it_in_its_own_manifest() {
+        let workspace = "[workspace.package]\nlicense = \"MIT\"\nversion = \"3.0.0\"";
+        let tool = "[package]\nname = \"a\"\nversion.workspace = true\nlicense = { workspace = true }\n\
+                    description = \"Does it.\"\nrepository = \"https://example.org/a\"";
+        let cargo = of(&[("Cargo.toml", workspace), ("t/Cargo.toml", tool), ("t/README.md", "")], "t");
+        let known = |package: &Package| {
+            (package.name.clone(), package.version.clone().unwrap(), package.licence.clone().unwrap())
+        };
+        assert_eq!(known(&cargo), ("a".to_owned(), "3.0.0".to_owned(), "MIT".to_owned()));
+        assert!(cargo.has_readme && !cargo.has_licence_file);
+        let npm =
+            r#"{"name": "@x/b", "version": "1.0.0", "license": "MIT", "repository": {"url": "https://example.org"}}"#;
+        let npm = of(&[("package.json", npm), ("LICENCE.txt", "")], "");
+        assert_eq!(known(&npm), ("@x/b".to_owned(), "1.0.0".to_owned(), "MIT".to_owned()));
+        assert!(npm.has_licence_file && npm.source.as_deref() == Some("https://example.org"));
+        let python =
+            "[project]\nname = \"c\"\nversion = \"2\"\nlicense = { text = \"MIT\" }\n[project.urls]\nSource = \"u\"";
+        let python = of(&[("pyproject.toml", python)], "");
+        assert_eq!((known(&python), python.source.as_deref()), (("c".into(), "2".into(), "MIT".into()), Some("u")));
+        assert_eq!(of(&[("z/tool.c", "")], "z").name, "z");
+    }
+}

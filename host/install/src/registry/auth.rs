@@ -1,0 +1,195 @@
+//! What a registry asks for before it answers: basic authentication, or a token of another server.
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
+use serde::Deserialize;
+use toolcell_core::record::Refusal;
+use url::Url;
+use url::form_urlencoded::Serializer;
+use zeroize::Zeroizing;
+
+use super::credentials::Credential;
+use super::refusal;
+use super::wire::{Answer, Call, Home, Wire};
+
+/// Maximum size of the answer that has a token, in bytes.
+const TOKEN_BYTES_MAX: u64 = 1 << 20;
+/// Maximum length of a `WWW-Authenticate` header that is read.
+const CHALLENGE_MAX: usize = 4096;
+/// The client that an identity token is exchanged for.
+const CLIENT: &str = "toolcell";
+
+/// What an answer with status 401 asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Challenge {
+    Basic,
+    Bearer { realm: String, service: Option<String> },
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// What to do in a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Access {
+    Pull,
+    Push,
+}
+
+impl Access {
+    fn scope(self, repository: &str) -> String {
+        let actions = match self {
+            Self::Pull => "pull",
+            Self::Push => "pull,push",
+        };
+        format!("repository:{repository}:{actions}")
+    }
+}
+
+/// What `answer`, which has status 401, asks for.
+pub(super) fn challenges(answer: &Answer) -> Vec<Challenge> {
+    answer.headers("www-authenticate").filter_map(challenge).collect()
+}
+
+/// Returns the `Authorization` header with which a request can be sent again that was answered with `challenges`.
+pub(super) async fn authorization(
+    wire: &Wire,
+    home: &Home,
+    challenges: &[Challenge],
+    credential: Option<&Credential>,
+    (host, repository, access): (&str, &str, Access),
+) -> Result<HeaderValue, Refusal> {
+    let bearer = challenges.iter().find(|challenge| **challenge != Challenge::Basic);
+    let value = match (bearer, credential) {
+        (Some(Challenge::Bearer { realm, service }), credential) => {
+            let url = Url::parse(realm).map_err(|_| refusal::malformed(host, "its realm is not a URL"))?;
+            let call = token_call(url, service.as_deref(), &access.scope(repository), credential);
+            token(wire, home, call, host, credential.is_some()).await.map(|token| format!("Bearer {}", token.as_str()))
+        }
+        (_, Some(Credential::Password { user, password })) if !challenges.is_empty() => Ok(basic(user, password)),
+        // An identity token is good for a token server alone.
+        _ => Err(refusal::unauthorized(host, credential.is_some())),
+    };
+    let mut value =
+        HeaderValue::try_from(value?).map_err(|_| refusal::malformed(host, "its token has control characters"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64.encode(format!("{user}:{password}").as_bytes()))
+}
+
+/// The request for a token, as the token specification of docker's registry has it.
+fn token_call(mut url: Url, service: Option<&str>, scope: &str, credential: Option<&Credential>) -> Call {
+    let pairs = [("service", service.unwrap_or_default()), ("scope", scope)];
+    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    let Some(Credential::Identity(identity)) = credential else {
+        url.query_pairs_mut().extend_pairs(pairs);
+        let mut call = Call::new(Method::GET, url);
+        if let Some(Credential::Password { user, password }) = credential
+            && let Ok(mut value) = HeaderValue::try_from(basic(user, password))
+        {
+            value.set_sensitive(true);
+            call.headers.insert(AUTHORIZATION, value);
+        }
+        return call;
+    };
+    let mut form = Serializer::new(String::new());
+    form.append_pair("grant_type", "refresh_token").append_pair("client_id", CLIENT);
+    form.extend_pairs(pairs).append_pair("refresh_token", identity);
+    let mut call = Call::new(Method::POST, url);
+    call.body = Bytes::from(form.finish());
+    call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    call
+}
+
+async fn token(
+    wire: &Wire,
+    home: &Home,
+    call: Call,
+    host: &str,
+    had_credentials: bool,
+) -> Result<Zeroizing<String>, Refusal> {
+    let answer = wire.send(call, home).await?;
+    match answer.status() {
+        StatusCode::OK => {}
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => {
+            return Err(refusal::unauthorized(host, had_credentials));
+        }
+        status => return Err(refusal::status(host, "token", status, &[])),
+    }
+    let body = Zeroizing::new(answer.bytes(TOKEN_BYTES_MAX).await?);
+    let read: Token =
+        serde_json::from_slice(&body).map_err(|_| refusal::malformed(host, "its token server sent no token"))?;
+    let token = read.token.or(read.access_token).filter(|token| !token.is_empty());
+    token.map(Zeroizing::new).ok_or_else(|| refusal::malformed(host, "its token server sent no token"))
+}
+
+/// Parses one `WWW-Authenticate` header; `None` for a scheme that is not known.
+fn challenge(header: &str) -> Option<Challenge> {
+    let header = header.get(..header.len().min(CHALLENGE_MAX))?;
+    let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
+    if scheme.eq_ignore_ascii_case("basic") {
+        return Some(Challenge::Basic);
+    }
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let (mut realm, mut service) = (None, None);
+    let mut rest = rest;
+    while let Some((name, after)) = rest.split_once('=') {
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        match name.trim_matches([' ', ',']).to_ascii_lowercase().as_str() {
+            "realm" => realm = Some(value.to_owned()),
+            "service" => service = Some(value.to_owned()),
+            _ => {}
+        }
+        rest = after;
+    }
+    Some(Challenge::Bearer { realm: realm?, service })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_are_read_in_their_spellings() {
+        let bearer = |realm: &str, service: Option<&str>| {
+            Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
+        };
+        for (header, expected) in [
+            ("Basic realm=\"x\"", Some(Challenge::Basic)),
+            ("basic", Some(Challenge::Basic)),
+            ("Bearer realm=\"https://a/t\",service=\"a\",scope=\"b,c\"", bearer("https://a/t", Some("a"))),
+            ("bearer service=a, realm=https://a/t", bearer("https://a/t", Some("a"))),
+            ("Bearer realm=\"https://a/t?x=1,2\"", bearer("https://a/t?x=1,2", None)),
+            ("Bearer service=\"a\"", None),
+            ("Bearer realm=\"https://a", None),
+            ("Negotiate", None),
+        ] {
+            assert_eq!(challenge(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn an_identity_token_goes_into_the_body_alone() {
+        let url = Url::parse("https://a/t").unwrap();
+        let identity = Credential::Identity("secret".to_owned().into());
+        let call = token_call(url.clone(), Some("a"), "repository:x:pull", Some(&identity));
+        assert_eq!((call.method.as_str(), call.url.as_str()), ("POST", "https://a/t"));
+        assert!(String::from_utf8_lossy(&call.body).contains("refresh_token=secret"));
+        let anonymous = token_call(url, None, &Access::Push.scope("x"), None);
+        assert_eq!(anonymous.url.as_str(), "https://a/t?scope=repository%3Ax%3Apull%2Cpush");
+        assert!(anonymous.headers.is_empty() && anonymous.body.is_empty());
+    }
+}

@@ -1,0 +1,275 @@
+//! Credentials for registries, where docker keeps them: its `config.json`, and the helper programs that it names.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use toolcell_core::record::{ErrorClass, Refusal};
+use zeroize::Zeroizing;
+
+/// Maximum size of docker's configuration, and of what a helper prints, in bytes.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+const HELPER_BYTES_MAX: u64 = 64 << 10;
+/// Maximum time of a helper, which may ask the user to unlock a keyring.
+const HELPER_TIME: Duration = Duration::from_secs(60);
+/// The user of an answer whose secret is an identity token.
+const TOKEN_USER: &str = "<token>";
+/// The name under which docker keeps the credentials for its own registry, and the names of that registry.
+const DOCKER_HUB: &str = "https://index.docker.io/v1/";
+const DOCKER_HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+
+/// The credentials for one registry. No message and no `Debug` shows them.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A user and a password.
+    Password {
+        /// The user.
+        user: String,
+        /// The password, or a token in its place.
+        password: Zeroizing<String>,
+    },
+    /// A token that is exchanged for one of the registry.
+    Identity(Zeroizing<String>),
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+/// Where credentials are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// Docker's `config.json`; `None` for no credentials.
+    config: Option<PathBuf>,
+}
+
+/// The parts of docker's `config.json` that are read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DockerConfig {
+    auths: HashMap<String, AuthEntry>,
+    #[serde(rename = "credHelpers")]
+    helpers: HashMap<String, String>,
+    #[serde(rename = "credsStore")]
+    store: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AuthEntry {
+    /// `user:password` in base64.
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+}
+
+/// What a helper prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Helped {
+    username: String,
+    secret: String,
+}
+
+impl Credentials {
+    /// Those of the user's docker: in the folder of `DOCKER_CONFIG`, or else in `.docker` of the home folder.
+    pub fn of_docker() -> Self {
+        let folder = match std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()) {
+            Some(folder) => Some(PathBuf::from(folder)),
+            None => std::env::home_dir().map(|home| home.join(".docker")),
+        };
+        Self { config: folder.map(|folder| folder.join("config.json")) }
+    }
+
+    /// Those of a `config.json` elsewhere.
+    pub fn in_file(config: PathBuf) -> Self {
+        Self { config: Some(config) }
+    }
+
+    /// The credentials for the registry `host`; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that cannot be read, and a helper that fails.
+    pub async fn of_host(&self, host: &str) -> Result<Option<Credential>, Refusal> {
+        let Some(file) = &self.config else { return Ok(None) };
+        let Some(config) = read(file)? else { return Ok(None) };
+        let helper = config.helpers.iter().find(|(known, _)| is_for(known, host));
+        let helper = helper.map(|(known, helper)| (known.as_str(), helper));
+        let server = if DOCKER_HUB_HOSTS.contains(&host) { DOCKER_HUB } else { host };
+        if let Some((server, helper)) = helper.or(config.store.as_ref().map(|store| (server, store)))
+            && let Some(found) = ask(helper, server).await?
+        {
+            return Ok(Some(found));
+        }
+        let entry = config.auths.iter().find(|(known, _)| is_for(known, host)).map(|(_, entry)| entry);
+        match entry {
+            Some(entry) if !entry.is_empty() => {
+                let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
+                entry.credential().map(Some).ok_or_else(why)
+            }
+            // Docker leaves an empty entry where a helper has the credentials.
+            _ => Ok(None),
+        }
+    }
+}
+
+impl AuthEntry {
+    fn is_empty(&self) -> bool {
+        let texts = [&self.auth, &self.username, &self.password, &self.identitytoken];
+        texts.into_iter().flatten().all(String::is_empty)
+    }
+
+    fn credential(&self) -> Option<Credential> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(token) = given(&self.identitytoken) {
+            return Some(Credential::Identity(token.into()));
+        }
+        if let Some(auth) = given(&self.auth) {
+            let decoded = Zeroizing::new(BASE64.decode(auth.trim().as_bytes()).ok()?);
+            let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+            let password = password.trim_end_matches('\0').to_owned().into();
+            return Some(Credential::Password { user: user.to_owned(), password });
+        }
+        let (user, password) = (given(&self.username)?, given(&self.password)?);
+        Some(Credential::Password { user, password: password.into() })
+    }
+}
+
+/// Whether the entry `known` is for the registry `host`: docker also writes URLs.
+fn is_for(known: &str, host: &str) -> bool {
+    if DOCKER_HUB_HOSTS.contains(&host) {
+        return known == DOCKER_HUB || DOCKER_HUB_HOSTS.contains(&known);
+    }
+    let known = known.strip_prefix("https://").or(known.strip_prefix("http://")).unwrap_or(known);
+    known.split('/').next().is_some_and(|known| known.eq_ignore_ascii_case(host))
+}
+
+fn read(file: &Path) -> Result<Option<DockerConfig>, Refusal> {
+    let open = match File::open(file) {
+        Ok(open) => open,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(invalid(&format!("{} cannot be read: {error}", file.display()))),
+    };
+    let mut text = Zeroizing::new(Vec::new());
+    let taken = open.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut text);
+    taken.map_err(|error| invalid(&format!("{} cannot be read: {error}", file.display())))?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(invalid(&format!("{} has more than {CONFIG_BYTES_MAX} bytes", file.display())));
+    }
+    // Without serde's words, which quote what they did not expect.
+    let parsed = serde_json::from_slice(&text);
+    let place = |error: serde_json::Error| format!("{}, line {}", file.display(), error.line());
+    parsed.map(Some).map_err(|error| invalid(&format!("{} cannot be parsed", place(error))))
+}
+
+/// Asks the helper program `docker-credential-NAME`; `None` if it has nothing for `server`.
+async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_word) {
+        return Err(invalid(
+            "the name of a credential helper has characters other than letters, digits, `.`, `_` and `-`",
+        ));
+    }
+    let program = format!("docker-credential-{name}");
+    let failed = |why: &str| {
+        let message = format!("the credential helper {program} {why}; docker's config.json names it");
+        Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
+    };
+    let mut command = Command::new(&program);
+    // What it says on standard error could repeat the secret.
+    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| failed(&format!("cannot be started: {error}")))?;
+    let asking = async {
+        if let Some(mut pipe) = child.stdin.take() {
+            // It may answer before it has read everything.
+            let _ = pipe.write_all(server.as_bytes()).await;
+        }
+        let mut printed = Zeroizing::new(Vec::new());
+        if let Some(pipe) = child.stdout.take() {
+            pipe.take(HELPER_BYTES_MAX).read_to_end(&mut printed).await?;
+        }
+        Ok::<_, std::io::Error>((printed, child.wait().await?))
+    };
+    let ended = tokio::time::timeout(HELPER_TIME, asking).await;
+    let ended = ended.map_err(|_| failed(&format!("did not end within {} s", HELPER_TIME.as_secs())))?;
+    let (printed, status) = ended.map_err(|error| failed(&format!("broke off: {error}")))?;
+    if !status.success() {
+        // The words of docker's own helpers.
+        let says = String::from_utf8_lossy(&printed).to_ascii_lowercase();
+        return match says.contains("credentials not found") {
+            true => Ok(None),
+            false => Err(failed(&format!("failed with {status}"))),
+        };
+    }
+    let helped: Helped = serde_json::from_slice(&printed).map_err(|_| failed("printed no credentials"))?;
+    Ok(Some(match helped.username.as_str() {
+        TOKEN_USER => Credential::Identity(helped.secret.into()),
+        _ => Credential::Password { user: helped.username, password: helped.secret.into() },
+    }))
+}
+
+fn invalid(why: &str) -> Refusal {
+    let message = format!("docker's credentials cannot be used: {why}");
+    Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn of(config: &str, host: &str) -> Result<Option<Credential>, Refusal> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        std::fs::write(&file, config).unwrap();
+        Credentials::in_file(file).of_host(host).await
+    }
+
+    fn password(user: &str, password: &str) -> Credential {
+        Credential::Password { user: user.to_owned(), password: password.to_owned().into() }
+    }
+
+    #[tokio::test]
+    async fn the_entry_of_a_registry_is_found_however_docker_writes_it() {
+        let auth = BASE64.encode(b"me:pass:word");
+        for known in ["ghcr.io", "https://ghcr.io", "https://ghcr.io/v1/", "GHCR.io"] {
+            let config = format!(r#"{{"auths":{{"{known}":{{"auth":"{auth}"}},"other.io":{{}}}}}}"#);
+            assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "pass:word")), "{known}");
+            assert_eq!(of(&config, "ghcr.io.example.org").await.unwrap(), None);
+            assert_eq!(of(&config, "other.io").await.unwrap(), None);
+        }
+        let config = format!(r#"{{"auths":{{"{DOCKER_HUB}":{{"auth":"{auth}"}}}}}}"#);
+        assert!(of(&config, "docker.io").await.unwrap().is_some());
+        let config = r#"{"auths":{"a.io":{"identitytoken":"t"}}}"#;
+        assert_eq!(of(config, "a.io").await.unwrap(), Some(Credential::Identity("t".to_owned().into())));
+    }
+
+    #[tokio::test]
+    async fn a_configuration_that_cannot_be_used_is_refused_without_a_secret() {
+        for config in [
+            r#"{"auths": {"a.io": {"auth": ["c2VjcmV0"]}}}"#,
+            r#"{"auths": {"a.io": {"auth": "not base64 c2VjcmV0"}}}"#,
+            r#"{"auths": {"a.io": {"auth": "c2VjcmV0"}}}"#,
+            r#"{"credsStore": "../c2VjcmV0"}"#,
+            "{",
+        ] {
+            let refusal = of(config, "a.io").await.unwrap_err();
+            assert_eq!(refusal.code, "docker_config_invalid", "{config}");
+            assert!(!refusal.message.contains("c2VjcmV0") && !refusal.message.contains("secret"), "{refusal}");
+        }
+        let refusal = of(r#"{"credsStore": "toolcell-no-such-helper"}"#, "a.io").await.unwrap_err();
+        assert_eq!(refusal.code, "credential_helper_failed");
+        assert_eq!(format!("{:?}", password("me", "secret")), "Credential(..)");
+    }
+}

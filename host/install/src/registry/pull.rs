@@ -1,0 +1,164 @@
+//! What a reference stands for, and its component.
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
+use toolcell_core::executor::BoxFuture;
+use toolcell_core::record::Refusal;
+
+use crate::digest::{Digest, Hasher};
+use crate::reference::Reference;
+use crate::source::{self, COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
+
+use super::auth::Access;
+use super::manifest::{Document, MANIFEST_BYTES_MAX};
+use super::wire::Call;
+use super::{Registries, Repository, of_registry, refusal};
+
+/// The header in which a registry says the digest of what it sends.
+const CONTENT_DIGEST: &str = "docker-content-digest";
+
+/// What is asked for: an index too, so that it can be refused for what it is.
+const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
+
+/// A manifest or an index, with the digest of its bytes.
+pub(super) struct Sent {
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: Digest,
+    pub(super) content_type: Option<String>,
+}
+
+impl Source for Registries {
+    fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
+        Box::pin(async move {
+            let registry = of_registry(reference)?;
+            let repository = self.repository(registry, Access::Pull)?;
+            let sent = repository.manifest(&registry.version()).await?;
+            let shown = registry.to_string();
+            let document = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
+            let layer = document.component(&shown)?;
+            if layer.size > COMPONENT_BYTES_MAX {
+                return Err(source::too_large(COMPONENT_BYTES_MAX));
+            }
+            Ok(Resolved {
+                reference: reference.clone(),
+                manifest: Some(source::Manifest { digest: sent.digest, bytes: sent.bytes }),
+                component: Some(layer.digest),
+                size: Some(layer.size),
+                annotations: document.annotations.unwrap_or_default(),
+            })
+        })
+    }
+
+    fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let registry = of_registry(&resolved.reference)?;
+            let repository = self.repository(registry, Access::Pull)?;
+            let manifest = resolved.manifest.as_ref().map_or(&[][..], |manifest| manifest.bytes.as_slice());
+            let layer = Document::parse(manifest, None, &registry.to_string())?.component(&registry.to_string())?;
+            let mut hasher = Hasher::default();
+            repository
+                .blob(layer.digest, layer.size, |part| {
+                    hasher.update(part);
+                    sink.write(part)
+                })
+                .await?;
+            check_digest("the component", layer.digest, hasher.finish())
+        })
+    }
+
+    fn referrers<'a>(
+        &'a self,
+        resolved: &'a Resolved,
+        kind: ReferrerKind,
+    ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
+        Box::pin(async move {
+            let registry = of_registry(&resolved.reference)?;
+            let Some(manifest) = &resolved.manifest else { return Ok(Vec::new()) };
+            self.repository(registry, Access::Pull)?.attached(manifest.digest, kind).await
+        })
+    }
+}
+
+/// Refuses bytes whose digest is not the one under which they were asked for.
+fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refusal> {
+    match expected == found || !guard!("registry_digests") {
+        true => Ok(()),
+        false => Err(refusal::mismatch(what, &expected.to_string(), &found.to_string())),
+    }
+}
+
+impl Repository<'_> {
+    /// Fetches the manifest with this tag or digest.
+    pub(super) async fn manifest(&self, version: &str) -> Result<Sent, Refusal> {
+        let what = || format!("{}:{version}", self.path);
+        self.manifest_if_there(version)
+            .await?
+            .ok_or_else(|| refusal::status(self.host(), &what(), StatusCode::NOT_FOUND, &[]))
+    }
+
+    /// As [`Self::manifest`]; `None` if the registry has none.
+    pub(super) async fn manifest_if_there(&self, version: &str) -> Result<Option<Sent>, Refusal> {
+        let mut call = Call::new(Method::GET, self.url(&format!("manifests/{version}"))?);
+        call.headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        let answer = self.send(call).await?;
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Ok(None),
+            _ => return Err(self.failed(answer, &format!("{}:{version}", self.path)).await),
+        }
+        let content_type = answer.header(CONTENT_TYPE.as_str()).map(str::to_owned);
+        let said = answer.header(CONTENT_DIGEST).and_then(|said| said.parse::<Digest>().ok());
+        let bytes = answer.bytes(MANIFEST_BYTES_MAX).await?;
+        let digest = Digest::of(&bytes);
+        for expected in [version.parse::<Digest>().ok(), said].into_iter().flatten() {
+            check_digest("the manifest", expected, digest)?;
+        }
+        Ok(Some(Sent { bytes, digest, content_type }))
+    }
+
+    /// Gives the bytes of a blob to `take`. Fails if there are not exactly `size`; the caller checks their digest.
+    pub(super) async fn blob(
+        &self,
+        digest: Digest,
+        size: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), Refusal> + Send,
+    ) -> Result<(), Refusal> {
+        let answer = self.send(Call::new(Method::GET, self.url(&format!("blobs/{digest}"))?)).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(self.failed(answer, &format!("{}, blob {digest}", self.path)).await);
+        }
+        let length = answer.length();
+        let wrong = |sent: u64| {
+            let why = format!("a blob of {sent} bytes, where the manifest says {size}");
+            refusal::malformed(self.host(), &why)
+        };
+        if let Some(length) = length.filter(|length| *length != size && guard!("registry_sizes")) {
+            return Err(wrong(length));
+        }
+        let mut taken = 0;
+        let pouring = answer.pour(|part| {
+            taken += part.len() as u64;
+            if taken > size && guard!("registry_sizes") {
+                return Err(wrong(taken));
+            }
+            take(part)
+        });
+        pouring.await?;
+        match taken == size || !guard!("registry_sizes") {
+            true => Ok(()),
+            false => Err(wrong(taken)),
+        }
+    }
+
+    /// Fetches a small blob whole, and checks its digest.
+    pub(super) async fn small_blob(&self, digest: Digest, size: u64) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        let taken = self.blob(digest, size, |part| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        });
+        taken.await?;
+        check_digest("an attachment", digest, Digest::of(&bytes))?;
+        Ok(bytes)
+    }
+}

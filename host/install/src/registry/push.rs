@@ -1,0 +1,156 @@
+//! Pushes components, and what is attached to them.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Method, StatusCode};
+use toolcell_core::record::Refusal;
+
+use crate::digest::Digest;
+use crate::reference::RegistryReference;
+
+use super::auth::Access;
+use super::manifest::{self, Artifact, Attachment, Descriptor, EMPTY_CONFIG, MANIFEST};
+use super::referrers::fallback_tag;
+use super::wire::Call;
+use super::{Registries, Repository, refusal};
+
+/// The header with which a registry says that it lists by itself what is attached to an artifact.
+const SUBJECT: &str = "oci-subject";
+
+/// What was pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Digest of the manifest.
+    pub digest: Digest,
+    /// Digest of the component.
+    pub component: Digest,
+    /// What attachments refer to.
+    pub subject: Descriptor,
+}
+
+impl Registries {
+    /// Pushes `artifact` under the tag of `to`, and checks that the registry has what was sent.
+    ///
+    /// # Errors
+    ///
+    /// A registry that cannot be reached, or denies the push.
+    pub async fn push(&self, to: &RegistryReference, artifact: &Artifact) -> Result<Pushed, Refusal> {
+        let repository = self.repository(to, Access::Push)?;
+        repository.upload(&artifact.component).await?;
+        repository.upload(&artifact.config()).await?;
+        let bytes = artifact.manifest();
+        let subject = Descriptor::of(MANIFEST, &bytes);
+        repository.put(&to.version(), MANIFEST, &bytes).await?;
+        let digest = Digest::of(&bytes);
+        let kept = repository.manifest(&to.version()).await?;
+        if kept.digest != digest {
+            return Err(refusal::mismatch(
+                "what the registry has under this tag",
+                &digest.to_string(),
+                &kept.digest.to_string(),
+            ));
+        }
+        Ok(Pushed { digest, component: Digest::of(&artifact.component), subject })
+    }
+
+    /// Attaches `attachment` to `subject`, a manifest in the repository of `to`. Returns the digest of its manifest.
+    ///
+    /// # Errors
+    ///
+    /// A registry that cannot be reached, or denies the push.
+    pub async fn attach(
+        &self,
+        to: &RegistryReference,
+        subject: &Descriptor,
+        attachment: &Attachment,
+    ) -> Result<Digest, Refusal> {
+        let repository = self.repository(to, Access::Push)?;
+        repository.upload(&attachment.bytes).await?;
+        repository.upload(EMPTY_CONFIG).await?;
+        let bytes = attachment.manifest(subject);
+        let digest = Digest::of(&bytes);
+        if repository.put(&digest.to_string(), MANIFEST, &bytes).await? {
+            return Ok(digest);
+        }
+        // The registry lists nothing by itself: an index under a tag of the subject does.
+        let known =
+            subject.digest.parse::<Digest>().map_err(|_| refusal::malformed(&to.host, "a subject without a digest"))?;
+        let mut entries = repository.listed(known).await?;
+        if entries.iter().all(|entry| entry.digest != digest.to_string()) {
+            let artifact_type = Some(attachment.media_type.clone());
+            entries.push(Descriptor { artifact_type, ..Descriptor::of(MANIFEST, &bytes) });
+            repository.put(&fallback_tag(known), manifest::INDEX, &manifest::index(&entries)).await?;
+        }
+        Ok(digest)
+    }
+
+    /// The digests that a push of `artifact` would give, without any request.
+    pub fn foretold(artifact: &Artifact) -> Pushed {
+        let subject = Descriptor::of(MANIFEST, &artifact.manifest());
+        Pushed { digest: Digest::of(&artifact.manifest()), component: Digest::of(&artifact.component), subject }
+    }
+}
+
+impl Repository<'_> {
+    /// Uploads a blob, unless the registry has it.
+    async fn upload(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        let digest = Digest::of(bytes).to_string();
+        let there = self.send(Call::new(Method::HEAD, self.url(&format!("blobs/{digest}"))?)).await?;
+        if there.status() == StatusCode::OK {
+            return Ok(());
+        }
+        let begun = self.send(Call::new(Method::POST, self.url("blobs/uploads/")?)).await?;
+        let what = format!("an upload to {}", self.path);
+        if begun.status() != StatusCode::ACCEPTED {
+            return Err(self.failed(begun, &what).await);
+        }
+        let location = begun.header(LOCATION.as_str()).and_then(|location| self.root.join(location).ok());
+        let mut url = location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
+        drop(begun);
+        url.query_pairs_mut().append_pair("digest", &digest);
+        let mut call = Call::new(Method::PUT, url);
+        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        call.body = Bytes::copy_from_slice(bytes);
+        let done = self.send(call).await?;
+        match done.status() {
+            StatusCode::CREATED => Ok(()),
+            _ => Err(self.failed(done, &what).await),
+        }
+    }
+
+    /// Writes a manifest under a tag or its digest. Returns whether the registry lists by itself what it is attached to.
+    async fn put(&self, version: &str, media_type: &'static str, bytes: &[u8]) -> Result<bool, Refusal> {
+        let mut call = Call::new(Method::PUT, self.url(&format!("manifests/{version}"))?);
+        call.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        call.body = Bytes::copy_from_slice(bytes);
+        let done = self.send(call).await?;
+        match done.status() {
+            StatusCode::CREATED => Ok(done.header(SUBJECT).is_some()),
+            _ => Err(self.failed(done, &format!("{}:{version}", self.path)).await),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::manifest::{COMPONENT, CONFIG};
+    use super::*;
+
+    #[test]
+    fn the_same_component_has_the_same_manifest() {
+        let artifact = Artifact {
+            component: b"\0asm".to_vec(),
+            imports: vec!["wasi:io/poll@0.2.6".to_owned()],
+            exports: vec!["toolcell:tool/toolkit@0.2.0".to_owned()],
+            created: "1970-01-01T00:00:00Z".to_owned(),
+            annotations: BTreeMap::from([("org.opencontainers.image.title".to_owned(), "a".to_owned())]),
+        };
+        let foretold = Registries::foretold(&artifact);
+        assert_eq!(foretold, Registries::foretold(&artifact.clone()));
+        assert_eq!(foretold.component, Digest::of(b"\0asm"));
+        let manifest = String::from_utf8(artifact.manifest()).unwrap();
+        assert!(manifest.contains(COMPONENT) && manifest.contains(CONFIG), "{manifest}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The refusals of this room, each with its code.
+
+use http::StatusCode;
+use toolcell_core::approval::legible;
+use toolcell_core::record::{ErrorClass, Refusal};
+
+/// Maximum length of an error code of a registry, and of any other text of it that a message repeats, in characters.
+const CODE_MAX: usize = 40;
+const QUOTED_MAX: usize = 300;
+
+/// A registry that cannot be reached, or whose connection breaks.
+pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
+    let message =
+        format!("the registry {host} cannot be reached: {why}; check its name and the network, then try again");
+    Refusal::new(ErrorClass::DependencyUnavailable, "registry_unreachable", message)
+}
+
+/// A registry that sends nothing, or too slowly, for a time.
+pub(super) fn too_slow(host: &str, seconds: u64) -> Refusal {
+    let message = format!("the registry {host} made no progress for {seconds} s; try again later");
+    Refusal::new(ErrorClass::Timeout, "registry_timeout", message)
+}
+
+/// A redirect that is not followed.
+pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
+    let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", quoted(target));
+    Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
+}
+
+/// An answer that is not what the distribution specification says.
+pub(super) fn malformed(host: &str, why: &str) -> Refusal {
+    let message = format!("the registry {host} gave an answer that cannot be used: {}", quoted(why));
+    Refusal::new(ErrorClass::DependencyUnavailable, "registry_answer_invalid", message)
+}
+
+/// An answer with more bytes than it may have.
+pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
+    let message = format!("the registry {host} sent more than {bytes_max} bytes where fewer were expected");
+    Refusal::new(ErrorClass::ResultTooLarge, "registry_answer_too_large", message)
+}
+
+/// Bytes that do not have the digest under which they were asked for.
+pub(super) fn mismatch(what: &str, expected: &str, found: &str) -> Refusal {
+    let message =
+        format!("{what} has the digest {found}, not {expected}: it was changed on its way or in the registry");
+    Refusal::new(ErrorClass::PolicyBlocked, "digest_mismatch", message)
+}
+
+/// An artifact that is not one component.
+pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
+    let message = format!("{reference} is not one WebAssembly component: {}", quoted(why));
+    Refusal::new(ErrorClass::CapabilityGap, "artifact_unsupported", message)
+}
+
+/// Credentials that are missing or refused.
+pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
+    let message = match had_credentials {
+        true => format!(
+            "the registry {host} refuses the credentials that docker keeps for it; run `docker login {host}` again"
+        ),
+        false => format!(
+            "the registry {host} wants credentials; run `docker login {host}`, or put them into docker's config.json"
+        ),
+    };
+    Refusal::new(ErrorClass::CredentialMissing, "registry_unauthorized", message)
+}
+
+/// A status that is not a success; `said` is the start of the answer's body, untrusted.
+pub(super) fn status(host: &str, what: &str, status: StatusCode, said: &[u8]) -> Refusal {
+    let code = error_code(said).map(|code| format!(" ({code})")).unwrap_or_default();
+    let number = status.as_u16();
+    match number {
+        404 => {
+            let message = format!("the registry {host} has no {what}{code}; check the name and the tag");
+            Refusal::new(ErrorClass::UnknownTool, "artifact_not_found", message)
+        }
+        401 => unauthorized(host, true),
+        403 => {
+            let message =
+                format!("the registry {host} denies access to {what}{code}; check what your account may do there");
+            Refusal::new(ErrorClass::PermissionDenied, "registry_denied", message)
+        }
+        429 => {
+            let message =
+                format!("the registry {host} answers 429 for {what}{code}: too many requests; try again later");
+            Refusal::new(ErrorClass::RateLimited, "registry_rate_limited", message)
+        }
+        _ => malformed(host, &format!("status {number} for {what}{code}")),
+    }
+}
+
+/// The start of a text that may repeat what a registry sent, in characters that are what they look like.
+fn quoted(text: &str) -> String {
+    legible(&text.chars().take(QUOTED_MAX).collect::<String>())
+}
+
+/// The first error code of a registry's answer, if it has the form of one: `NAME_UNKNOWN`.
+fn error_code(body: &[u8]) -> Option<String> {
+    let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let code = answer.pointer("/errors/0/code")?.as_str()?;
+    let is_code = code.len() <= CODE_MAX && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    is_code.then(|| code.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_quoted_only_if_it_is_a_code() {
+        let quoted = |body: &str| error_code(body.as_bytes());
+        assert_eq!(quoted(r#"{"errors":[{"code":"NAME_UNKNOWN","message":"x"}]}"#).as_deref(), Some("NAME_UNKNOWN"));
+        for other in ["", "<html>", r#"{"errors":[{"code":"run this"}]}"#, r#"{"errors":[]}"#] {
+            assert_eq!(quoted(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A software bill of materials, in CycloneDX 1.6, of a source folder's own lock file.
+//!
+//! It names what the lock file pins: also what only tests and builds need, where the lock file does not tell them apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use data_encoding::{BASE64, HEXLOWER};
+use serde_json::{Value, json};
+
+use crate::digest::Digest;
+use crate::package::{Package, text};
+
+/// Media type of the document.
+pub const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
+/// Maximum number of dependencies that are listed.
+const DEPENDENCIES_MAX: usize = 10_000;
+
+/// One dependency.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Dependency {
+    name: String,
+    version: String,
+    /// The type of its package URL: `cargo`.
+    kind: &'static str,
+    /// Algorithm, as CycloneDX names it, and hash in hex.
+    hashes: Vec<(&'static str, String)>,
+}
+
+/// A software bill of materials.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sbom {
+    /// The document.
+    pub json: Value,
+    /// Name of the lock file; `None` if there is none, so that only the component itself is listed.
+    pub lock_file: Option<&'static str>,
+    /// Number of dependencies.
+    pub dependencies: usize,
+}
+
+impl Sbom {
+    /// The bill of the tool `package`, whose component has the digest `component`, built from `folder`. The same for the
+    /// same sources: it has no time and no random number.
+    pub fn new(package: &Package, component: Digest, folder: Option<&Path>) -> Self {
+        let found = folder.and_then(|folder| dependencies(folder, package));
+        let (lock_file, mut listed) = found.map_or((None, Vec::new()), |(name, listed)| (Some(name), listed));
+        listed.sort();
+        listed.dedup();
+        listed.truncate(DEPENDENCIES_MAX);
+        let mut own = json!({
+            "type": "application",
+            "bom-ref": component.to_string(),
+            "name": package.name,
+            "hashes": [{ "alg": "SHA-256", "content": component.hex() }],
+        });
+        if let Some(fields) = own.as_object_mut() {
+            fields.extend(package.version.iter().map(|version| ("version".to_owned(), json!(version))));
+            let licences = |licence| ("licenses".to_owned(), json!([{ "license": { "name": licence } }]));
+            fields.extend(package.licence.iter().map(licences));
+        }
+        let toolcell = json!({ "type": "application", "name": "toolcell", "version": env!("CARGO_PKG_VERSION") });
+        let json = json!({
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.6",
+            "version": 1,
+            "metadata": { "tools": { "components": [toolcell] }, "component": own },
+            "components": listed.iter().map(Dependency::json).collect::<Vec<_>>(),
+        });
+        Self { json, lock_file, dependencies: listed.len() }
+    }
+}
+
+impl Dependency {
+    fn json(&self) -> Value {
+        let purl = format!("pkg:{}/{}@{}", self.kind, self.name.replace('@', "%40"), self.version.replace('+', "%2B"));
+        let mut json = json!({
+            "type": "library",
+            "bom-ref": purl,
+            "name": self.name,
+            "version": self.version,
+            "purl": purl,
+        });
+        if let Some(fields) = json.as_object_mut().filter(|_| !self.hashes.is_empty()) {
+            let hashes = self.hashes.iter().map(|(alg, content)| json!({ "alg": alg, "content": content }));
+            fields.insert("hashes".to_owned(), hashes.collect());
+        }
+        json
+    }
+}
+
+/// What the lock file of `folder` pins, and the name of that file.
+fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<Dependency>)> {
+    let beside = |name: &str| text(&folder.join(name));
+    if folder.join("Cargo.toml").is_file() {
+        // In a workspace, the lock file is in a folder above.
+        let folder = folder.canonicalize().ok()?;
+        let lock = folder.ancestors().find_map(|folder| text(&folder.join("Cargo.lock")))?;
+        return Some(("Cargo.lock", of_cargo(&lock, package)?));
+    }
+    if let Some(lock) = beside("package-lock.json") {
+        return Some(("package-lock.json", of_npm(&lock)?));
+    }
+    if let Some(lock) = beside("go.sum") {
+        return Some(("go.sum", of_go(&lock)));
+    }
+    beside("requirements.txt").map(|lock| ("requirements.txt", of_python(&lock)))
+}
+
+/// The packages of `Cargo.lock` that the package needs, directly or through others.
+fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
+    let lock: toml::Table = toml::from_str(lock).ok()?;
+    let packages = lock.get("package")?.as_array()?;
+    let field = |entry: &toml::Value, name: &str| Some(entry.get(name)?.as_str()?.to_owned());
+    let mut by_name: BTreeMap<String, Vec<&toml::Value>> = BTreeMap::new();
+    for entry in packages {
+        by_name.entry(field(entry, "name")?).or_default().push(entry);
+    }
+    let own = by_name.get(&package.name)?.iter().find(|entry| entry.get("source").is_none()).copied()?;
+    let (mut waiting, mut seen, mut found) = (vec![own], BTreeSet::new(), Vec::new());
+    while let Some(entry) = waiting.pop() {
+        let needs = entry.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        for need in needs.filter_map(toml::Value::as_str) {
+            // `name`, or `name version` where several are pinned, or with the source.
+            let mut words = need.split(' ');
+            let (name, version) = (words.next().unwrap_or_default(), words.next());
+            let named = by_name.get(name).into_iter().flatten();
+            let one = named.filter(|one| version.is_none() || field(one, "version").as_deref() == version);
+            for one in one.copied() {
+                let (Some(name), Some(version)) = (field(one, "name"), field(one, "version")) else { continue };
+                if seen.insert((name.clone(), version.clone())) && found.len() < DEPENDENCIES_MAX {
+                    let hashes = field(one, "checksum").map(|hash| ("SHA-256", hash)).into_iter().collect();
+                    found.push(Dependency { name, version, kind: "cargo", hashes });
+                    waiting.push(one);
+                }
+            }
+        }
+    }
+    Some(found)
+}
+
+fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
+    let lock: Value = serde_json::from_str(lock).ok()?;
+    let packages = lock.get("packages")?.as_object()?;
+    let is = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let kept = packages.iter().filter(|(_, entry)| !is(entry, "dev") && !is(entry, "link"));
+    let dependency = |(path, entry): (&String, &Value)| {
+        let name = path.rsplit_once("node_modules/")?.1.to_owned();
+        let version = entry.get("version")?.as_str()?.to_owned();
+        let hash = || {
+            let hash = entry.get("integrity")?.as_str()?.strip_prefix("sha512-")?;
+            Some(("SHA-512", HEXLOWER.encode(&BASE64.decode(hash.as_bytes()).ok()?)))
+        };
+        Some(Dependency { name, version, kind: "npm", hashes: hash().into_iter().collect() })
+    };
+    Some(kept.filter_map(dependency).collect())
+}
+
+/// Go's hashes are over the names and hashes of a module's files, which is none of CycloneDX's algorithms.
+fn of_go(lock: &str) -> Vec<Dependency> {
+    let dependency = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let is_module = !version.ends_with("/go.mod");
+        is_module.then_some(Dependency { name, version, kind: "golang", hashes: Vec::new() })
+    };
+    lock.lines().filter_map(dependency).collect()
+}
+
+/// What a hash in a file of pip begins with; in two parts, because it is no option of this program.
+const PYTHON_HASH: &str = concat!("--", "hash=sha256:");
+
+/// `name==version` with its hashes, of which there are several if a version has several files.
+fn of_python(lock: &str) -> Vec<Dependency> {
+    let joined = lock.replace("\\\r\n", " ").replace("\\\n", " ");
+    let dependency = |line: &str| {
+        let line = line.split(" #").next()?.trim();
+        let (name, rest) = line.split_once("==").filter(|_| !line.starts_with(['#', '-']))?;
+        let name = name.split('[').next()?.trim().to_ascii_lowercase().replace(['_', '.'], "-");
+        let version = rest.split([' ', ';']).next()?.to_owned();
+        let hashes = rest.split_whitespace().filter_map(|word| word.strip_prefix(PYTHON_HASH));
+        let hashes = hashes.map(|hash| ("SHA-256", hash.to_owned())).collect();
+        Some(Dependency { name, version, kind: "pypi", hashes })
+    };
+    joined.lines().filter_map(dependency).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(dependencies: &[Dependency]) -> Vec<String> {
+        dependencies.iter().map(|one| format!("{} {} {}", one.name, one.version, one.hashes.len())).collect()
+    }
+
+    #[test]
+    fn of_a_workspace_only_what_the_tool_needs_is_listed() {
+        let lock = r#"
+            [[package]]
+            name = "tool"
+            version = "0.1.0"
+            dependencies = ["a", "b 2.0.0"]
+            [[package]]
+            name = "other"
+            version = "0.1.0"
+            dependencies = ["c"]
+            [[package]]
+            name = "a"
+            version = "1.0.0"
+            source = "registry+https://example.org"
+            checksum = "00"
+            dependencies = ["b 2.0.0"]
+            [[package]]
+            name = "b"
+            version = "1.0.0"
+            source = "registry+https://example.org"
+            [[package]]
+            name = "b"
+            version = "2.0.0"
+            source = "registry+https://example.org"
+            checksum = "11"
+            [[package]]
+            name = "c"
+            version = "1.0.0"
+            source = "registry+https://example.org"
+        "#;
+        let tool = Package { name: "tool".to_owned(), ..Package::default() };
+        let mut found = of_cargo(lock, &tool).unwrap();
+        found.sort();
+        assert_eq!(named(&found), ["a 1.0.0 1", "b 2.0.0 1"]);
+    }
+
+    #[test]
+    fn lock_files_of_other_languages_are_read() {
+        let npm = r#"{"packages": {"": {"version": "1.0.0"},
+            "node_modules/@x/a": {"version": "2.0.0", "integrity": "sha512-AAAA"},
+            "node_modules/a/node_modules/b": {"version": "3.0.0"},
+            "node_modules/c": {"version": "1.0.0", "dev": true}, "node_modules/d": {"link": true}}}"#;
+        let npm = of_npm(npm).unwrap();
+        assert_eq!(named(&npm), ["@x/a 2.0.0 1", "b 3.0.0 0"]);
+        assert_eq!(npm[0].json()["purl"], "pkg:npm/%40x/a@2.0.0");
+        let go = of_go("example.org/a v1.0.0 h1:x=\nexample.org/a v1.0.0/go.mod h1:y=\n");
+        assert_eq!(named(&go), ["example.org/a v1.0.0 0"]);
+        let hash = PYTHON_HASH;
+        let python = format!(
+            "# made\n-i https://example.org\nA_b[c]==1.0 ; python_version > \"3\" \\\n    {hash}00 \\\n    {hash}11 # via \
+             d\nrequests>=2\n"
+        );
+        assert_eq!(named(&of_python(&python)), ["a-b 1.0 2"]);
+    }
+
+    #[test]
+    fn the_document_is_the_same_each_time_and_names_the_component() {
+        let package =
+            Package { name: "a".into(), version: Some("1".into()), licence: Some("MIT".into()), ..Package::default() };
+        let bill = || Sbom::new(&package, Digest::of(b"x"), None);
+        assert_eq!(bill(), bill());
+        let json = bill().json;
+        assert_eq!((&json["bomFormat"], &json["specVersion"]), (&json!("CycloneDX"), &json!("1.6")));
+        assert_eq!(json["metadata"]["component"]["hashes"][0]["content"], Digest::of(b"x").hex());
+        assert_eq!(json["metadata"]["component"]["licenses"][0]["license"]["name"], "MIT");
+    }
+}

@@ -1,0 +1,61 @@
+//! Registries: what is pushed, what is pulled, and what a registry that lies achieves.
+
+mod debian;
+mod pulling;
+mod pushing;
+
+use std::time::Duration;
+
+use toolcell_core::record::Refusal;
+use toolcell_install::digest::Digest;
+use toolcell_install::reference::Reference;
+use toolcell_install::registry::{Registries, RegistrySettings};
+use toolcell_install::source::{Referrer, ReferrerKind, Resolved, Sink, Source};
+
+pub(crate) use pushing::edited;
+
+/// What a pull gives: what the reference stands for, and the component.
+type Pulled = Result<(Resolved, Vec<u8>), Refusal>;
+
+/// Registries that are given up after some seconds without progress.
+fn settings(seconds: u64) -> RegistrySettings {
+    RegistrySettings { patience: Duration::from_secs(seconds), ..RegistrySettings::default() }
+}
+
+fn reference(text: &str) -> Reference {
+    Reference::parse(text, "/".as_ref()).unwrap()
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn pull(text: &str) -> Pulled {
+    pull_with(settings(20), text)
+}
+
+fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
+    wait(async {
+        let (registries, reference) = (Registries::new(settings)?, reference(text));
+        let resolved = registries.resolve(&reference).await?;
+        let mut component = Vec::new();
+        let mut sink = Sink::new(&mut component, u64::MAX);
+        registries.fetch(&resolved, &mut sink).await?;
+        assert_eq!(Some(sink.finish()), resolved.component);
+        Ok((resolved, component))
+    })
+}
+
+/// What is attached to the artifact that `text` stands for.
+fn attached(text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
+    wait(async {
+        let registries = Registries::new(settings(20))?;
+        let resolved = registries.resolve(&reference(text)).await?;
+        registries.referrers(&resolved, kind).await
+    })
+}
+
+/// `host/repository@digest`
+fn pinned(host: &str, repository: &str, digest: Digest) -> String {
+    format!("oci://{host}/{repository}@{digest}")
+}
