@@ -67,7 +67,7 @@ const HELP: &[(&[&str], &[&str])] = &[
         &["wrap", "--help"],
         &["FILE", "--wit", "--profile", "--name", "--manifest", "--output", "IronClaw", "read_only", "Examples:"],
     ),
-    (&["sign", "--help"], &["FILE", "--key", "--password-file", "cosign", "minisign", "Ed25519", "Examples:"]),
+    (&["sign", "--help"], &["FILE|REF", "--key", "--password-file", "cosign", "minisign", "Ed25519", "Examples:"]),
     (
         &["verify", "--help"],
         &["FILE|REF", "--key", "--identity", "--issuer", "[[trust]]", "Exit 0", "Exit 6", "Exit 3"],
@@ -85,7 +85,7 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
     (
         &["push", "--help"],
-        &["--dry-run", "--json", "docker login", "two places", "version of the package", "Examples:"],
+        &["--dry-run", "--json", "--sign", "docker login", "two places", "version of the package", "Examples:"],
     ),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),

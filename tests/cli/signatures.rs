@@ -8,7 +8,7 @@ use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-use crate::support::{Home, IDENTITY, ISSUER, Ran, Sigstore, Toolcell, Wanted, wat};
+use crate::support::{Home, IDENTITY, ISSUER, Ran, Registry, Sigstore, Toolcell, Wanted, wat};
 
 /// A folder with the file `jq.wasm`, and a private sigstore deployment that the user trusts.
 struct Place {
@@ -433,4 +433,57 @@ fn an_install_remembers_the_signer_and_asks_about_another_one() {
     assert!(refused.stderr.contains("[signature_invalid]"), "{refused:?}");
     let lock = std::fs::read_to_string(place.file("toolcell.lock")).unwrap();
     assert!(lock.contains(IDENTITY) && !lock.contains("other@acme.test"), "{lock}");
+}
+
+/// An entry for this repository, that names the key.
+fn entry(reference: &str, key: &KeyPair) -> String {
+    format!("[[trust]]\nreference = \"{reference}\"\nkey = \'\'\'\n{}\'\'\'\n", key.public_key_pem())
+}
+
+#[test]
+fn an_artifact_in_a_registry_is_signed_and_its_signature_is_for_no_other() {
+    let (place, registry) = (Place::new(), Registry::start());
+    let key = KeyPair::generate().unwrap();
+    place.home.keep("signing.key", key.serialize_pem().as_bytes());
+    registry.put_component("me/jq", "1", &place.artifact);
+    let reference = format!("{}/me/jq:1", registry.host());
+    let verify = |options: &[&str]| place.toolcell(&[&["verify", &reference], options].concat()).run();
+    let install = ["install", &reference, "--name=jq", "--yes"];
+    assert!(verify(&[]).exits(3).stderr.contains("[unsigned]"));
+    assert!(place.toolcell(&install).run().exits(3).stderr.contains("[unsigned]"));
+    let signed = place.toolcell(&["sign", &reference, "--key=signing.key", "--json"]).run().exits(0).json();
+    assert!(
+        signed["signed"].as_str().unwrap().starts_with(&format!("oci://{}/me/jq@sha256:", registry.host())),
+        "{signed}"
+    );
+    // Nobody knows the key.
+    assert!(verify(&[]).exits(3).stderr.contains("[signer_unknown]"));
+    place.trust(&entry(&format!("{}/me/*", registry.host()), &key));
+    let verified = verify(&["--json"]).exits(0).json();
+    assert_eq!((&verified["digest"], &verified["signer"]), (&signed["digest"], &signed["signer"]));
+    place.toolcell(&install).run().exits(0);
+    place.toolcell(&["call", "jq", "{\"a\": 1}"]).run().exits(0);
+    // The same signature, attached to another artifact.
+    let other = registry.put_component("me/yq", "1", &wat("plain"));
+    place.toolcell(&["sign", &reference, "--key=signing.key", "--output=jq.json"]).run().exits(0);
+    let signature = std::fs::read(place.file("jq.json")).unwrap();
+    registry.attach("me/yq", other, "application/vnd.dev.sigstore.bundle.v0.3+json", &signature);
+    let reference = format!("{}/me/yq:1", registry.host());
+    for command in [&["verify", &reference][..], &["install", &reference, "--yes", "--allow-unsigned"]] {
+        let refused = place.toolcell(command).run().exits(3);
+        assert!(refused.stderr.contains("[signature_replayed]"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_push_can_sign() {
+    let (place, registry) = (Place::new(), Registry::start());
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    place.home.keep("signing.key", key.serialize_pem().as_bytes());
+    let to = format!("{}/me/jq:1", registry.host());
+    let pushed = place.toolcell(&["push", "jq.wasm", &to, "--sign=signing.key", "--json"]).run().exits(0).json();
+    assert!(pushed["signature"].is_string(), "{pushed}");
+    place.trust(&entry("*", &key));
+    let verified = place.toolcell(&["verify", &to, "--json"]).run().exits(0).json();
+    assert_eq!((&verified["digest"], &verified["signer"]), (&pushed["digest"], &pushed["signer"]));
 }

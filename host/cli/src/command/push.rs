@@ -14,13 +14,14 @@ use toolcell_install::reference::{Reference, RegistryReference};
 use toolcell_install::registry::{Artifact, Attachment, Pushed, Registries};
 use toolcell_install::sbom::{self, Sbom};
 use toolcell_install::source::REFERRER_BYTES_MAX;
+use toolcell_install::verifier::Signer;
 
 use crate::config::configured_registry;
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::published::{self, Published};
 use super::target::Building;
-use super::{reproduce, runtime, show};
+use super::{reproduce, runtime, show, sign};
 
 /// When a component counts as created, because the time is a part of its digest: the same component has the same one.
 const CREATED: &str = "1970-01-01T00:00:00Z";
@@ -46,6 +47,12 @@ pub(super) struct Push {
     /// Build and check, and print the digest that a push would give; send nothing
     #[arg(long)]
     dry_run: bool,
+    /// Sign the artifact with the secret key in this file, and attach the signature
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+    /// The file of the key's password [default: it is asked for]
+    #[arg(long, value_name = "FILE", requires = "sign")]
+    password_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +71,10 @@ struct Report {
     sbom: Option<Digest>,
     /// Number of dependencies that it lists.
     dependencies: Option<usize>,
+    /// Who signed.
+    signer: Option<Signer>,
+    /// Digest of the attached signature.
+    signature: Option<Digest>,
     found: Vec<Found>,
 }
 
@@ -89,6 +100,8 @@ impl Push {
                 "reproducible": report.is_reproducible,
                 "sbom": report.sbom,
                 "dependencies": report.dependencies,
+                "signer": report.signer,
+                "signature": report.signature,
                 "findings": report.found,
                 "error": refusal.as_ref().map(Refusal::to_error),
             }));
@@ -109,6 +122,7 @@ impl Push {
         let mut to = self.target()?;
         let home = Home::find()?;
         let settings = configured_registry(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let key = self.sign.as_deref().map(|file| sign::key(file, self.password_file.as_deref())).transpose()?;
         let published = Published::examine(&home, &self.path, Building::Yes)?;
         report.found.clone_from(&published.found);
         report.component = Some(published.digest);
@@ -125,12 +139,17 @@ impl Push {
         }
         report.to = Some(to.clone());
         let artifact = artifact(&published);
-        let sbom = bill(&published, report);
+        let mut attached = Attached { sbom: bill(&published, report), signature: None };
+        if let Some(key) = key {
+            let made = key.sign_manifest(&artifact.manifest())?;
+            attached.signature = Some(Attachment { media_type: made.media_type.to_owned(), bytes: made.bytes });
+            report.signer = Some(key.signer().clone());
+        }
         let pushed = match self.dry_run {
             true => Registries::foretold(&artifact),
             false => {
                 let registries = Registries::new(settings)?;
-                runtime()?.block_on(send(&registries, &to, &artifact, sbom.as_ref(), report))?
+                runtime()?.block_on(send(&registries, &to, &artifact, &attached, report))?
             }
         };
         report.digest = Some(pushed.digest);
@@ -221,16 +240,25 @@ fn bill(published: &Published, report: &mut Report) -> Option<Attachment> {
     Some(Attachment { media_type: sbom::MEDIA_TYPE.to_owned(), bytes })
 }
 
+/// What is attached to the artifact.
+struct Attached {
+    sbom: Option<Attachment>,
+    signature: Option<Attachment>,
+}
+
 async fn send(
     registries: &Registries,
     to: &RegistryReference,
     artifact: &Artifact,
-    sbom: Option<&Attachment>,
+    attached: &Attached,
     report: &mut Report,
 ) -> Result<Pushed, Refusal> {
     let pushed = registries.push(to, artifact).await?;
-    if let Some(sbom) = sbom {
+    if let Some(sbom) = &attached.sbom {
         report.sbom = Some(registries.attach(to, &pushed.subject, sbom).await?);
+    }
+    if let Some(signature) = &attached.signature {
+        report.signature = Some(registries.attach(to, &pushed.subject, signature).await?);
     }
     Ok(pushed)
 }

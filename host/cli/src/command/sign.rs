@@ -5,33 +5,39 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use toolcell::Home;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::digest::Digest;
+use toolcell_install::reference::Reference;
+use toolcell_install::registry::{Attachment, Descriptor, MANIFEST};
 use toolcell_install::signature::beside;
 use toolcell_install::signature::sign::{Made, SigningKey};
+use toolcell_install::source::Source;
 use zeroize::Zeroizing;
 
-use super::exit::{self, Exit, Stop};
-use super::{show, signed, wrap};
+use super::exit::{self, BadRequest, Exit, Stop};
+use super::{install, runtime, show, signed, wrap};
 
-/// Signs a component with your own key. The signature is a sigstore bundle, as `cosign sign-blob` makes it, or one of minisign.
+/// Signs a component with your own key. The signature is a sigstore bundle, as cosign makes it, or one of minisign.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Keys: PKCS #8 in PEM (`openssl genpkey -algorithm ed25519 -out key.pem`), for Ed25519 or for ECDSA \
                         on P-256; those of `cosign generate-key-pair`, and of `minisign -G`.\n\n\
                         Examples:\n  toolcell sign jq.wasm --key cosign.key\n  \
-                        toolcell sign jq.wasm --key minisign.key --password-file password"
+                        toolcell sign jq.wasm --key minisign.key --password-file password\n  \
+                        toolcell sign ghcr.io/me/jq:1.2 --key cosign.key"
 )]
 pub(super) struct Sign {
-    /// The component: a file
-    file: PathBuf,
+    /// The component: a file, or the reference of a registry, to which the signature is attached
+    #[arg(value_name = "FILE|REF")]
+    target: String,
     /// The file of the secret key
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// The file of the key's password [default: it is asked for]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// The new file [default: FILE.sigstore.json or FILE.minisig]
+    /// The new file; nothing is attached to an artifact [default: FILE.sigstore.json or FILE.minisig]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists
@@ -42,42 +48,89 @@ pub(super) struct Sign {
     json: bool,
 }
 
+/// What was signed.
+struct Done {
+    /// Path of the signature, or the reference of its manifest.
+    signed: String,
+    digest: Digest,
+    key: SigningKey,
+}
+
 impl Sign {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (made, refusal) = match self.sign() {
-            Ok(made) => (Some(made), None),
+        let (done, refusal) = match self.sign() {
+            Ok(done) => (Some(done), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
         refusal.iter().for_each(show::detail);
         let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
         if self.json {
             let printed = show::json(&json!({
-                "signed": made.as_ref().map(|(output, ..)| output.to_string_lossy()),
-                "digest": made.as_ref().map(|(_, digest, _)| digest),
-                "signer": made.as_ref().map(|(.., key)| key.signer()),
+                "signed": done.as_ref().map(|done| &done.signed),
+                "digest": done.as_ref().map(|done| done.digest),
+                "signer": done.as_ref().map(|done| done.key.signer()),
                 "error": refusal.as_ref().map(Refusal::to_error),
             }));
             return printed.map(|()| exit).or_else(show::closed);
         }
-        match (&made, &refusal) {
+        match (&done, &refusal) {
             (_, Some(refusal)) => show::say(&format!("error: {} [{}]", refusal.message, refusal.code)),
-            (Some((output, _, key)), None) => {
-                show::say(&format!("signed by {}", key.signer()));
-                return writeln!(io::stdout(), "{}", output.display()).map(|()| exit).or_else(show::closed);
+            (Some(done), None) => {
+                show::say(&format!("signed by {}", done.key.signer()));
+                return writeln!(io::stdout(), "{}", done.signed).map(|()| exit).or_else(show::closed);
             }
             (None, None) => {}
         }
         Ok(exit)
     }
 
-    fn sign(&self) -> Result<(PathBuf, Digest, SigningKey), Stop> {
-        let bytes = signed::component(&self.file)?;
-        let key = key(&self.key, self.password_file.as_deref())?;
-        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+    fn sign(&self) -> Result<Done, Stop> {
+        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        match Reference::parse(&self.target, &here)? {
+            Reference::Path(file) => self.sign_file(&file),
+            reference @ Reference::Registry(_) => self.sign_artifact(&reference),
+            Reference::Url(url) => {
+                let message = format!("cannot write a signature to {url}; download the component, and sign the file");
+                Err(BadRequest(message).into())
+            }
+        }
+    }
+
+    fn sign_file(&self, file: &Path) -> Result<Done, Stop> {
+        let bytes = signed::component(file)?;
+        let key = self.key()?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         let Made { ending, bytes: signature, .. } = key.sign_file(&bytes, &name)?;
-        let output = self.output.clone().unwrap_or_else(|| beside::path(&self.file, ending));
+        // As it was written, and not as an absolute path.
+        let output = self.output.clone().unwrap_or_else(|| beside::path(Path::new(&self.target), ending));
         wrap::write(&output, &signature, self.force)?;
-        Ok((output, Digest::of(&bytes), key))
+        Ok(Done { signed: output.display().to_string(), digest: Digest::of(&bytes), key })
+    }
+
+    /// Signs the manifest in a registry, and attaches the signature to it, or writes it into a file.
+    fn sign_artifact(&self, reference: &Reference) -> Result<Done, Stop> {
+        let home = Home::find()?;
+        let key = self.key()?;
+        let registries = install::registries(&home)?;
+        let runtime = runtime()?;
+        let resolved = runtime.block_on(registries.resolve(reference))?;
+        let (Some(manifest), Reference::Registry(to)) = (resolved.manifest, reference) else {
+            return Err(Refusal::host_fault("an artifact of a registry has a manifest").into());
+        };
+        let made = key.sign_manifest(&manifest.bytes)?;
+        let digest = manifest.digest;
+        if let Some(output) = &self.output {
+            wrap::write(output, &made.bytes, self.force)?;
+            return Ok(Done { signed: output.display().to_string(), digest, key });
+        }
+        let attachment = Attachment { media_type: made.media_type.to_owned(), bytes: made.bytes };
+        let subject = Descriptor::of(MANIFEST, &manifest.bytes);
+        let attached = runtime.block_on(registries.attach(to, &subject, &attachment))?;
+        Ok(Done { signed: format!("oci://{}@{attached}", to.name()), digest, key })
+    }
+
+    fn key(&self) -> Result<SigningKey, Stop> {
+        key(&self.key, self.password_file.as_deref())
     }
 }
 
