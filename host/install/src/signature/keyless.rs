@@ -69,8 +69,8 @@ fn is_expired(bundle: &Bundle) -> bool {
     let Some(certificate) = bundle.signing_certificate().and_then(|der| parse_certificate_info(der).ok()) else {
         return false;
     };
-    let times = bundle.verification_material.tlog_entries.iter().filter_map(|entry| entry.integrated_time);
-    times.into_iter().any(|time| time < certificate.not_before || time > certificate.not_after)
+    let mut times = bundle.verification_material.tlog_entries.iter().filter_map(|entry| entry.integrated_time);
+    times.any(|time| time < certificate.not_before || time > certificate.not_after)
 }
 
 /// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.

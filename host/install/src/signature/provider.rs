@@ -57,7 +57,7 @@ impl CryptoProvider for Ring {
 }
 
 fn algorithm(scheme: SigningScheme) -> Result<&'static dyn VerificationAlgorithm> {
-    Ok(match scheme {
+    let algorithm: &'static dyn VerificationAlgorithm = match scheme {
         SigningScheme::EcdsaP256Sha256 => &signature::ECDSA_P256_SHA256_ASN1,
         SigningScheme::EcdsaP256Sha384 => &signature::ECDSA_P256_SHA384_ASN1,
         SigningScheme::EcdsaP384Sha256 => &signature::ECDSA_P384_SHA256_ASN1,
@@ -70,7 +70,8 @@ fn algorithm(scheme: SigningScheme) -> Result<&'static dyn VerificationAlgorithm
         SigningScheme::RsaPkcs1Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
         SigningScheme::RsaPkcs1Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
         other => return Err(Error::UnsupportedAlgorithm(other.name().to_owned())),
-    })
+    };
+    Ok(algorithm)
 }
 
 fn invalid(scheme: SigningScheme) -> Error {
