@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
+use toolcell_core::dialect::sections::with_custom;
 
 use crate::support::{Home, IDENTITY, ISSUER, Ran, Registry, Sigstore, Toolcell, Wanted, wat};
 
@@ -480,6 +481,7 @@ fn a_push_can_sign() {
     let (place, registry) = (Place::new(), Registry::start());
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     place.home.keep("signing.key", key.serialize_pem().as_bytes());
+    place.home.keep("jq.wasm", &with_custom(&place.artifact, "licenses", b"MIT").unwrap());
     let to = format!("{}/me/jq:1", registry.host());
     let pushed = place.toolcell(&["push", "jq.wasm", &to, "--sign=signing.key", "--json"]).run().exits(0).json();
     assert!(pushed["signature"].is_string(), "{pushed}");

@@ -21,7 +21,7 @@ use super::signed::{self, Artifact};
 use super::{runtime, show};
 
 /// Says who signed a component, how, and whether the [[trust]] entries of toolcell.toml trust that signer. Nothing is run,
-/// and checking needs no network.
+/// and checking a signature needs no network.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \

@@ -25,20 +25,23 @@ pub(super) fn check(
     root: &Root,
     found: &str,
 ) -> Result<Signed, Refusal> {
-    let mut refusal = None;
+    let mut broken = None;
     for key in keys {
         match check_with(key, bundle, subject, found) {
             Ok(()) => {
                 let is_logged = logged(key, bundle, subject, root, found)?;
                 return Ok(Signed { signer: key.signer(), signed_at: None, is_logged });
             }
-            // A signature that holds for another artifact was made with this key.
-            Err(refused) if refused.code != Problem::Invalid.code() || key.hint() == hint => refusal = Some(refused),
+            Err(refused) if ![Problem::Invalid.code(), Problem::WrongDigest.code()].contains(&refused.code) => {
+                return Err(refused);
+            }
+            // It may have been made with any other key, except if it says that it is this one's.
+            Err(refused) if key.hint() == hint => broken = Some(refused),
             Err(_) => {}
         }
     }
     let unknown = || Problem::SignerUnknown.refusal(found, &format!("the key with the hint `{hint}`"));
-    Err(refusal.unwrap_or_else(unknown))
+    Err(broken.unwrap_or_else(unknown))
 }
 
 fn check_with(key: &ManagedKey, bundle: &Bundle, subject: &Subject<'_>, found: &str) -> Result<(), Refusal> {

@@ -36,21 +36,22 @@ impl Root {
     }
 
     fn get(&self) -> Result<&(TrustedRoot, Verifier), Refusal> {
-        let read = || {
-            provider::install();
-            let place =
-                self.file.as_deref().map_or_else(|| "in the program".to_owned(), |file| file.display().to_string());
-            let invalid = |why: String| refusal::root_invalid(&place, &why);
-            let root = match &self.file {
-                Some(file) => TrustedRoot::from_json(&text(file).map_err(invalid)?),
-                None => TrustedRoot::from_embedded(SigstoreInstance::PublicGood),
-            };
-            let root = root.map_err(|error| invalid(error.to_string()))?;
-            let verifier = Verifier::new(&root).map_err(|error| invalid(error.to_string()))?;
-            Ok((root, verifier))
-        };
-        self.read.get_or_init(read).as_ref().map_err(Clone::clone)
+        self.read.get_or_init(|| read(self.file.as_deref())).as_ref().map_err(Clone::clone)
     }
+}
+
+/// Reads the trusted root in `file`, or that in the program.
+fn read(file: Option<&Path>) -> Result<(TrustedRoot, Verifier), Refusal> {
+    provider::install();
+    let place = file.map_or_else(|| "in the program".to_owned(), |file| file.display().to_string());
+    let invalid = |why: String| refusal::root_invalid(&place, &why);
+    let root = match file {
+        Some(file) => TrustedRoot::from_json(&text(file).map_err(invalid)?),
+        None => TrustedRoot::from_embedded(SigstoreInstance::PublicGood),
+    };
+    let root = root.map_err(|error| invalid(error.to_string()))?;
+    let verifier = Verifier::new(&root).map_err(|error| invalid(error.to_string()))?;
+    Ok((root, verifier))
 }
 
 fn text(file: &Path) -> Result<String, String> {
