@@ -14,8 +14,10 @@ fn check(component: &[u8], arguments: &[&str]) -> Ran {
     Toolcell::new([&["check", "tool.wasm"], arguments].concat()).dir(&folder).run()
 }
 
+/// The codes of the findings, without those about fields that have no effect.
 fn codes(checked: &Value) -> Vec<&str> {
-    checked["findings"].as_array().unwrap().iter().map(|found| found["code"].as_str().unwrap()).collect()
+    let codes = checked["findings"].as_array().unwrap().iter().map(|found| found["code"].as_str().unwrap());
+    codes.filter(|code| *code != "without_effect").collect()
 }
 
 #[test]
@@ -28,7 +30,7 @@ fn findings_have_severities_and_errors_alone_fail() {
         whole = with_custom(&whole, section, text.as_bytes()).unwrap();
     }
     let silent = check(&whole, &[]).exits(0);
-    assert_eq!((silent.stdout.as_str(), silent.stderr.trim_end()), ("", "0 errors, 0 warnings, 0 notes"));
+    assert!(!silent.stdout.contains("warning: ") && silent.stderr.contains("0 errors, 0 warnings, "), "{silent:?}");
     let hidden = edited(&wat("echo"), "Answers its input", "Answers\u{202e}its inp");
     let hidden = check(&hidden, &[]).exits(1);
     let first = hidden.stdout.lines().next().unwrap();

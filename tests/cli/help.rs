@@ -83,10 +83,7 @@ const HELP: &[(&[&str], &[&str])] = &[
     (&["info", "--help"], &["<REF>", "without running anything", "--json"]),
     (&["store", "--help"], &["verify", "prune", "--json"]),
     (&["check", "--help"], &["DIR|FILE", "--json", "Exit 0", "licence"]),
-    (
-        &["push", "--help"],
-        &["--dry-run", "--json", "--sign", "docker login", "two places", "version of the package", "Examples:"],
-    ),
+    (&["push", "--help"], &["HOST/REPOSITORY:TAG", "--dry-run", "--sign", "--json", "twice", "docker", "Examples:"]),
     (&["new", "--help"], &["NAME", "--hook", "--lang", "rust"]),
     (&["policy", "--help"], &["check", "explain", "trust", "toolcell.toml"]),
     (&["policy", "check", "--help"], &["exit 0", "6 if it needs an approval", "--allow-read", "--mode"]),

@@ -14,12 +14,14 @@ use super::published::{self, Published};
 use super::show;
 use super::target::Building;
 
-/// Checks a tool before it is published: its schemas and descriptions, whether it asks for more than it can use, its size,
-/// licence, version and README. Nothing of the tool is run, except to describe itself in an empty world.
+/// Checks a tool before it is published.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit 0: there are no errors, although there may be warnings. Exit 1: there are errors, which keep \
-                  the tool from being pushed. Any other code: the tool cannot be loaded."
+    after_help = "It looks at schemas and descriptions, whether the tool asks for more than it could use, its size, its \
+                        licence, version and README. Nothing of the tool is run, except to describe itself in an empty \
+                        world.\n\n\
+                        Exit 0: there are no errors, although there may be warnings. Exit 1: there are errors, which keep \
+                        the tool from being pushed. Any other code: the tool cannot be loaded."
 )]
 pub(super) struct Check {
     /// The source folder of a tool, which was built, or a .wasm file

@@ -26,15 +26,15 @@ use super::{reproduce, runtime, show, sign};
 /// When a component counts as created, because the time is a part of its digest: the same component has the same one.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
-/// Publishes a tool in a registry: builds it if it is a source folder, checks it as `toolcell check` does, and pushes the
-/// component with its version, licence and source, and a bill of materials of its lock file.
-///
-/// A source folder is built twice, in two places: if two components come out, nothing is pushed. Credentials are docker's:
-/// `docker login` writes them, and its helpers are asked.
+/// Publishes a tool in a registry.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Building runs code of the folder and of what it depends on as you, outside of the sandbox. With this \
-                        command you agree to that.\n\n\
+    after_help = "The tool is checked as `toolcell check` does. What is pushed is the component with its version, licence \
+                        and source, and a bill of materials of its lock file.\n\n\
+                        A source folder is built twice, in two places: if two components come out, nothing is pushed. \
+                        Building runs code of the folder and of what it depends on as you, outside of the sandbox. With \
+                        this command you agree to that.\n\n\
+                        Credentials are docker's: `docker login` writes them, and its helpers are asked.\n\n\
                         Examples:\n  toolcell push . ghcr.io/me/word-count\n  \
                         toolcell push jq.wasm localhost:5000/jq:1.2 --dry-run"
 )]
