@@ -18,15 +18,14 @@ use zeroize::Zeroizing;
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{install, runtime, show, signed, wrap};
 
-/// Signs a component with your own key. The signature is a sigstore bundle, as cosign makes it, or one of minisign.
+/// Signs a component with the user's own key.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Keys: PKCS #8 in PEM (`openssl genpkey -algorithm ed25519 -out key.pem`), for Ed25519 or for ECDSA \
+#[command(after_help = "The signature is a sigstore bundle, as cosign makes it, or one of minisign.\n\n\
+                        Keys: PKCS #8 in PEM (`openssl genpkey -algorithm ed25519 -out key.pem`), for Ed25519 or for ECDSA \
                         on P-256; those of `cosign generate-key-pair`, and of `minisign -G`.\n\n\
                         Examples:\n  toolcell sign jq.wasm --key cosign.key\n  \
                         toolcell sign jq.wasm --key minisign.key --password-file password\n  \
-                        toolcell sign ghcr.io/me/jq:1.2 --key cosign.key"
-)]
+                        toolcell sign ghcr.io/me/jq:1.2 --key cosign.key")]
 pub(super) struct Sign {
     /// The component: a file, or the reference of a registry, to which the signature is attached
     #[arg(value_name = "FILE|REF")]

@@ -20,11 +20,12 @@ use super::install::{self, SourceOptions};
 use super::signed::{self, Artifact};
 use super::{runtime, show};
 
-/// Says who signed a component, how, and whether the [[trust]] entries of toolcell.toml trust that signer. Nothing is run,
-/// and checking a signature needs no network.
+/// Says who signed a component, and whether the policy trusts the signer.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \
+    after_help = "The [[trust]] entries of toolcell.toml name who must have signed what. Nothing is run, and checking a \
+                        signature needs no network.\n\n\
+                        Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \
                         someone who is not named. Exit 3: no signature, one that does not hold, or one of somebody else.\n\n\
                         Examples:\n  toolcell verify jq.wasm\n  toolcell verify ghcr.io/example/jq:1 --json\n  \
                         toolcell verify jq.wasm --key publisher.pub"
