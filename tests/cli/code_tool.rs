@@ -36,7 +36,7 @@ impl Place {
         let tool = format!("{}#{tool}", built("code").display());
         let input = json!({ "script": script }).to_string();
         let others = ["files", "jq", "patch"].map(|name| format!("--tool={}", example(name)));
-        let mut arguments = vec!["call", &tool, &input];
+        let mut arguments = vec!["call", tool.as_str(), input.as_str()];
         arguments.extend(others.iter().map(String::as_str));
         arguments.extend(options);
         self.home.toolcell(&arguments).dir(&self.folder).run()

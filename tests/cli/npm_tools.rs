@@ -26,6 +26,8 @@ pub(super) fn built(name: &'static str) -> PathBuf {
     let _turn = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let place = kept("npm-tools");
     copy(&root().join("example-tools").join(name), &place.join(name));
+    // Links to the SDK, which may be that of another program: the build writes them again.
+    std::fs::remove_dir_all(place.join(name).join(".toolcell")).ok();
     install(&place.join(name), &place.join(format!("{name}.installed")));
     with_toolchain(&place, &["build", name]).run().exits(0);
     let component = place.join(name).join("target/toolcell").join(format!("{name}.wasm"));

@@ -19,10 +19,13 @@ export function reset() {
 /** Runs jobs and timers until none is left. */
 export function settle() {
   for (;;) {
-    // A job can add more, which belong to the same list.
-    for (let at = 0; at < jobs.length; at++) {
-      const job = jobs[at];
-      jobs[at] = undefined;
+    // A job can add more, which belong to the same list. Those that have run are removed together, because one is slow.
+    for (let at = 0; at < jobs.length; ) {
+      const job = jobs[at++];
+      if (at === 1024) {
+        jobs.splice(0, at);
+        at = 0;
+      }
       job();
     }
     jobs = [];
