@@ -143,6 +143,7 @@ impl Bundle {
                 return Err(wrap::exists(file).into());
             }
         }
+        let registry = self.registry()?;
         let folders = self.folders()?;
         let mut options = self.grants.typed().map_err(|error| BadRequest(format!("{error:#}")))?;
         options.extend(self.limits.typed());
@@ -162,7 +163,6 @@ impl Bundle {
             folders: &folders,
             tools: &parts.tools,
         };
-        let server = self.server(&facts)?;
         let mut files = vec![
             Entry { name: "manifest.json".to_owned(), mode: 0o644, bytes: text(&facts.manifest()) },
             Entry { name: PROGRAM.to_owned(), mode: 0o755, bytes: program },
@@ -171,10 +171,10 @@ impl Bundle {
         let archive = zip::archive(&files).map_err(|why| BadRequest(format!("cannot make the bundle: {why}")))?;
         let sha256 = HEXLOWER.encode(&Sha256::digest(&archive));
         wrap::write(&self.output, &archive, self.force)?;
-        if let Some((file, server)) = server {
-            wrap::write(file, &text(&server(&sha256)), self.force)?;
+        if let Some((file, server_name, url)) = registry {
+            wrap::write(file, &text(&facts.server(server_name, url, &sha256)), self.force)?;
         }
-        let tools = parts.tools.into_iter().map(|(name, _)| name).collect();
+        let tools = parts.tools.iter().map(|(name, _)| name.clone()).collect();
         Ok(Made { sha256, bytes: archive.len(), tools })
     }
 
@@ -259,11 +259,8 @@ impl Bundle {
         Ok(name)
     }
 
-    /// The file for the registry, and what makes its content of the digest of the bundle.
-    fn server<'a>(
-        &'a self,
-        facts: &'a Facts<'a>,
-    ) -> Result<Option<(&'a Path, impl FnOnce(&str) -> Value + 'a)>, BadRequest> {
+    /// The file for the registry, the name there, and the URL of the bundle.
+    fn registry(&self) -> Result<Option<(&Path, &str, &str)>, BadRequest> {
         let (Some(file), Some(name), Some(url)) = (&self.server_json, &self.server_name, &self.url) else {
             return Ok(None);
         };
@@ -275,7 +272,7 @@ impl Bundle {
         if !url.starts_with("https://") {
             return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
         }
-        Ok(Some((file.as_path(), move |sha256: &str| facts.server(name, url, sha256))))
+        Ok(Some((file.as_path(), name.as_str(), url.as_str())))
     }
 }
 

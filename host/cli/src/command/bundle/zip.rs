@@ -26,12 +26,12 @@ pub(super) struct Entry {
 
 /// Returns the archive of `entries`, in their order. Fails if it would need the format's extension for 4 GiB and more.
 pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
-    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    let (mut archive, mut directory) = (Vec::<u8>::new(), Vec::<u8>::new());
     for entry in entries {
         let deflated = compress_to_vec(&entry.bytes, LEVEL);
         let offset = length(archive.len())?;
         // What the header of a file and its entry in the directory have in common.
-        let mut common = Vec::new();
+        let mut common = Vec::<u8>::new();
         for word in [VERSION_NEEDED, FLAGS, DEFLATED, 0, DATE] {
             common.extend(word.to_le_bytes());
         }
