@@ -274,7 +274,7 @@ fn building(folder: &Path) -> Vec<String> {
     };
     let search =
         Home::find().map(|home| Search { dir: folder.to_owned(), ..Search::new(Preference::Any, home.cache()) });
-    let fetches = lang.zip(search).map(|(lang, search)| lang.fetches(&search)).unwrap_or_default();
+    let fetches = lang.zip(search.ok()).map(|(lang, search)| lang.fetches(&search)).unwrap_or_default();
     rows.extend(fetches.into_iter().map(|fetch| format!("It fetches {fetch}.")));
     rows
 }

@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(place.judge(none(), &[]).unwrap_err().code, "unsigned");
             assert_eq!(place.judge(named(), &[]).unwrap_err().code, "unsigned");
             // A key that nobody has says nothing.
-            assert_eq!(place.judge(none(), &[signature.clone()]).unwrap_err().code, "signer_unknown");
+            assert_eq!(place.judge(none(), std::slice::from_ref(&signature)).unwrap_err().code, "signer_unknown");
             assert_eq!(place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code, "signature_format_unknown");
             let (named, other) = (named(), named());
             place.is_unsigned_allowed = true;
@@ -270,7 +270,7 @@ mod tests {
             }
             // Who is named must have signed, and what was tampered with is refused, whatever is allowed.
             assert_eq!(place.judge(named, &[]).unwrap_err().code, "unsigned");
-            assert_eq!(place.judge(other, &[of_another.clone()]).unwrap_err().code, "signature_replayed");
+            assert_eq!(place.judge(other, std::slice::from_ref(&of_another)).unwrap_err().code, "signature_replayed");
             assert_eq!(place.judge(none(), &[b"{".to_vec()]).unwrap_err().code, "signature_truncated");
         }
         let place = Place::new("/tools/jq.wasm", b"jq");

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(verdict.signer.as_ref(), Some(key.signer()));
         assert!(verdict.is_named && verdict.notes.is_empty(), "{verdict:?}");
         let other = key.sign_manifest(b"another manifest").unwrap().bytes;
-        assert_eq!(place.judge(policy(), &[other.clone()]).unwrap_err().code, "signature_replayed");
+        assert_eq!(place.judge(policy(), std::slice::from_ref(&other)).unwrap_err().code, "signature_replayed");
         // Beside one that holds, one that does not is noted.
         let verdict = place.judge(policy(), &[other, made.bytes.clone()]).unwrap();
         assert!(verdict.notes[0].contains("a valid signature of another artifact"), "{verdict:?}");
