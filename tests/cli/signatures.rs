@@ -160,6 +160,29 @@ fn changed(bundle: &Value, (parent, name): (&str, &str), value: Option<Value>) -
 
 const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
 
+/// Bundles without a valid proof that a log has their signature, and words of the refusal of each.
+fn unlogged(sigstore: &Sigstore, artifact: &[u8]) -> Vec<(Value, &'static str)> {
+    let wanted = Wanted::default();
+    let (message, statement) = (sigstore.message(artifact, &wanted), sigstore.statement(artifact, &wanted));
+    let none = BASE64.encode(&[7; 32]);
+    vec![
+        (Sigstore::new().message(artifact, &wanted), "no valid proof that a transparency log has it"),
+        (sigstore.message(artifact, &Wanted { in_certificate_log: false, ..wanted.clone() }), "SCT"),
+        (turned(&message, &format!("{ENTRY}/inclusionPromise/signedEntryTimestamp")), "transparency log"),
+        (changed(&message, (ENTRY, "integratedTime"), Some(json!("1700000000"))), "transparency log"),
+        (changed(&message, (ENTRY, "inclusionProof"), None), "transparency log"),
+        (changed(&message, (&format!("{ENTRY}/inclusionProof"), "hashes"), Some(json!([none]))), "transparency log"),
+        (
+            changed(
+                &statement,
+                (ENTRY, "canonicalizedBody"),
+                Some(message["verificationMaterial"]["tlogEntries"][0]["canonicalizedBody"].clone()),
+            ),
+            "transparency log",
+        ),
+    ]
+}
+
 #[test]
 fn each_tampered_bundle_is_refused_in_its_own_words() {
     let place = Place::new();
@@ -171,7 +194,8 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
     let payload = BASE64.decode(statement["dsseEnvelope"]["payload"].as_str().unwrap().as_bytes()).unwrap();
     let payload = String::from_utf8(payload).unwrap().replace("cosign", "cosigm");
     let none = BASE64.encode(&[7; 32]);
-    for (bundle, code, words) in [
+    let unlogged = unlogged(sigstore, &place.artifact).into_iter();
+    let tampered = [
         (sigstore.message(b"another", &wanted), "signature_replayed", "a valid signature of another artifact"),
         (sigstore.statement(b"another", &wanted), "signature_replayed", "a valid signature of another artifact"),
         (
@@ -192,41 +216,6 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
             "when the certificate of its signer was not valid",
         ),
         (
-            Sigstore::new().message(&place.artifact, &wanted),
-            "signature_not_logged",
-            "no valid proof that a transparency log has it",
-        ),
-        (
-            sigstore.message(&place.artifact, &Wanted { in_certificate_log: false, ..wanted.clone() }),
-            "signature_not_logged",
-            "SCT",
-        ),
-        (
-            turned(&message, &format!("{ENTRY}/inclusionPromise/signedEntryTimestamp")),
-            "signature_not_logged",
-            "transparency log",
-        ),
-        (
-            changed(&message, (ENTRY, "integratedTime"), Some(json!("1700000000"))),
-            "signature_not_logged",
-            "transparency log",
-        ),
-        (changed(&message, (ENTRY, "inclusionProof"), None), "signature_not_logged", "transparency log"),
-        (
-            changed(&message, (&format!("{ENTRY}/inclusionProof"), "hashes"), Some(json!([none]))),
-            "signature_not_logged",
-            "transparency log",
-        ),
-        (
-            changed(
-                &statement,
-                (ENTRY, "canonicalizedBody"),
-                Some(message["verificationMaterial"]["tlogEntries"][0]["canonicalizedBody"].clone()),
-            ),
-            "signature_not_logged",
-            "transparency log",
-        ),
-        (
             sigstore
                 .statement(&place.artifact, &Wanted { predicate: "https://slsa.dev/provenance/v1", ..wanted.clone() }),
             "signature_is_attestation",
@@ -243,7 +232,9 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
             "bundle.v9",
         ),
         (changed(&message, ("", "verificationMaterial"), None), "signature_malformed", "cannot be read"),
-    ] {
+    ];
+    let unlogged = unlogged.map(|(bundle, words)| (bundle, "signature_not_logged", words));
+    for (bundle, code, words) in tampered.into_iter().chain(unlogged) {
         place.sign(&bundle);
         assert_eq!(place.refused(), code, "{words}: {bundle}");
         let refused = place.verify(&[]).exits(3);

@@ -61,8 +61,7 @@ impl Call {
         let input = input::read(&self.input)?;
         let artifacts = self.artifacts.as_deref().map(saved::Folder::make).transpose()?;
         let bar = if self.json || self.record { None } else { Bar::if_seen() };
-        let names = settings.layers.names();
-        let target = Target::named(&self.tool, names);
+        let target = Target::named(&self.tool, settings.layers.names());
         // Located before interrupts cancel the call, so that an interrupt during the build ends the program.
         let located = match refused {
             Some(refusal) => Err(refusal),
