@@ -414,13 +414,15 @@ fn an_install_remembers_the_signer_and_asks_about_another_one() {
     place.toolcell(&install).run().exits(0);
     assert!(std::fs::read_to_string(place.file("toolcell.lock")).unwrap().contains(IDENTITY));
     let other = Wanted { identity: "other@acme.test", ..Wanted::default() };
-    place.sign(&place.sigstore.message(&place.artifact, &other));
+    let newer = toolcell_core::dialect::sections::with_custom(&place.artifact, "note", b"x").unwrap();
+    place.home.keep("jq.wasm", &newer);
+    place.sign(&place.sigstore.message(&newer, &other));
     let asked = place.toolcell(&["update", "jq"]).run();
     let said = format!("{}{}", asked.stdout, asked.stderr);
     for words in [IDENTITY, "other@acme.test", "[install_needs_consent]"] {
         assert!(said.contains(words), "{words}: {asked:?}");
     }
-    place.sign(&turned(&place.sigstore.message(&place.artifact, &other), "/messageSignature/signature"));
+    place.sign(&turned(&place.sigstore.message(&newer, &other), "/messageSignature/signature"));
     let refused = place.toolcell(&["update", "jq", "--yes"]).run().exits(3);
     assert!(refused.stderr.contains("[signature_invalid]"), "{refused:?}");
     let lock = std::fs::read_to_string(place.file("toolcell.lock")).unwrap();

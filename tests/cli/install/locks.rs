@@ -35,7 +35,7 @@ fn the_lock_is_made_true_from_what_the_project_declares() {
     let place = place.project("").trusted();
     assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["removed", "unchanged"]);
     place.run(&["call", "greet"]).exits(2);
-    place.run(&["call", "other"]).exits(0);
+    place.run(&["call", "other", "--allow-net=evil.example"]).exits(0);
     // One that is declared and not installed is named with the next step.
     let place = place.project("[tools]\nmissing = \"./greet.wasm\"\n").trusted();
     let refused = place.run(&["search", "x"]);

@@ -150,7 +150,7 @@ fn the_user_at_the_terminal_is_asked() {
         assert!(shown.contains("send requests to api.example.com"), "{shown}");
         terminal.types(answer);
         assert_eq!(terminal.ends().0, Some(code));
-        place.toolcell(&["call", "greet"]).run().exits(if code == 0 { 0 } else { 2 });
+        place.toolcell(&["call", "greet", "--allow-net=api.example.com"]).run().exits(if code == 0 { 0 } else { 2 });
     }
 }
 

@@ -16,13 +16,14 @@ fn an_update_that_grows_nothing_goes_through() {
     std::fs::write(&file, same).unwrap();
     assert_eq!(place.run(&["outdated", "--json"]).exits(0).json()["outdated"].as_array().unwrap().len(), 1);
     // What is installed stays what it was until then.
-    let before = place.run(&["call", "greet", "--json"]).exits(0).json()["provenance"]["component"].clone();
+    let call = ["call", "greet", "--json", "--allow-net=a.example", "--allow-net=b.example"];
+    let before = place.run(&call).exits(0).json()["provenance"]["component"].clone();
     let updated = place.run(&["update", "--json"]).exits(0);
     assert_eq!(
         (&updated.json()["tools"][0]["state"], &updated.json()["tools"][0]["plan"]["asks"]),
         (&json!("updated"), &json!(false))
     );
-    let after = place.run(&["call", "greet", "--json"]).exits(0).json()["provenance"]["component"].clone();
+    let after = place.run(&call).exits(0).json()["provenance"]["component"].clone();
     assert_eq!(after, tool(&updated)["component"]);
     assert_ne!(before, after);
 }

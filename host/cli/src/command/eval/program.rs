@@ -102,7 +102,7 @@ async fn answer(output: impl AsyncRead + Unpin) -> Result<Vec<u8>, String> {
     let read = output.take(max as u64 + 1).read_to_end(&mut answer).await;
     read.map_err(|error| format!("cannot read its answer: {error}"))?;
     match answer.len() > max {
-        true => Err(format!("it answered more than {VERDICT_BYTES_MAX} bytes")),
+        true => Err(format!("it printed more than {VERDICT_BYTES_MAX} bytes")),
         false => Ok(answer),
     }
 }

@@ -28,13 +28,6 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Run the command again without `--offline`.",
     },
     Page {
-        code: "no_registries",
-        origins: &[Call(CapabilityGap)],
-        means: "This build of toolcell has no client for registries.",
-        cause: "The program was built without it.",
-        remedy: "Install a URL or a file.",
-    },
-    Page {
         code: "digest_mismatch",
         origins: &[Call(PolicyBlocked)],
         means: "The bytes have another digest than the expected one.",
