@@ -70,7 +70,7 @@ fn a_snippet_returns_its_output_its_value_and_its_files() {
     assert_eq!((&content["stdout"], &content["stderr"]), (&json!("half\n"), &json!("oh\n")));
     assert_eq!(content["value"], json!({ "type": "dict", "repr": "{'n': 42}", "json": { "n": 42 } }));
     assert_eq!((&content["files"][0]["path"], &content["files"][0]["bytes"]), (&json!("a.csv"), &json!(3)));
-    let reference = content["files"][0]["reference"].as_str().unwrap();
+    let reference = found["artifact_refs"][0]["uri"].as_str().unwrap();
     assert_eq!(with_toolchain(&folder, &["artifact", "get", reference]).run().exits(0).stdout, "1,2");
     // No variable and no file of an earlier call is there.
     assert_eq!(run(&folder, "import os\nos.listdir()", &[])["structured_content"]["value"]["json"], json!([]));

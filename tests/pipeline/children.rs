@@ -228,11 +228,9 @@ async fn a_flood_of_calls_ends_at_a_limit_for_all_depths_together() {
         "input": { "tool": "probe.invocation", "times": 20, "input": {} },
     });
     let called = family.free("call").call(bomb).await;
-    let answers = called.succeeded()["answers"].as_array().unwrap().clone();
-    let inner = answers.iter().filter_map(|answer| answer["structured"]["answers"].as_array()).flatten();
-    let ran = inner.filter(|answer| answer["error"].is_null()).count();
-    let outer = answers.iter().filter(|answer| answer["error"].is_null()).count();
-    assert_eq!(ran + outer, 256);
+    let outer = children(&called);
+    let inner = |id| family.record(id)["invocation"]["child_invocation_ids"].as_array().map_or(0, Vec::len);
+    assert_eq!(outer.len() + outer.iter().map(inner).sum::<usize>(), 256);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         code: "component_too_large",
-        origins: &[Call(SetupRequired), Call(SandboxViolation)],
+        origins: &[Call(SetupRequired), Call(SandboxViolation), Call(ResultTooLarge)],
         means: "The component, or a part of it, is too large.",
         cause: "It has more bytes than toolcell loads.",
         remedy: "Build it with optimisation, and without debug information.",
@@ -43,7 +43,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         code: "component_changed",
-        origins: &[Call(DependencyUnavailable), Replay],
+        origins: &[Call(DependencyUnavailable), Call(SetupRequired), Replay],
         means: "The component is another one than when it was loaded, or when the call was made.",
         cause: "Its file was replaced or removed.",
         remedy: "Call again when the tool is loaded anew; name the old component for a replay: `--component`.",
