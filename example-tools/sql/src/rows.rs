@@ -21,7 +21,7 @@ pub(crate) fn of(database: &Database, query: &Query) -> Result<Answer, ToolError
         return Err(ToolError::invalid_arguments("sql_invalid", message));
     }
     bind(&mut statement, query.parameters.as_ref())?;
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut answer = Answer { columns, rows: Vec::new(), truncated: false, notes: database.notes.clone() };
     let mut bytes = 0;
     let mut rows = statement.raw_query();
