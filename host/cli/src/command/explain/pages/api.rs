@@ -109,7 +109,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Api(413)],
         means: "The body of the request is too large.",
         cause: "A request has at most 4 MiB.",
-        remedy: "Send less.",
+        remedy: "Send less in one request.",
     },
     Page {
         code: "body_too_slow",
