@@ -138,7 +138,7 @@ fn a_build_refuses_what_would_not_run() {
     std::fs::write(project.join(".toolcell/own.js"), "export const own = 1;\n").unwrap();
     let cases = [
         // Types of JSDoc and of the schemas.
-        (tool.replace("text.split", "text.splitt"), "src/tool.js(7,"),
+        (tool.replace("text.split", "text.splitt"), "src/tool.js(8,"),
         (tool.replace("=> `", "=> +`"), "src/tool.js("),
         (
             format!("// @ts-nocheck\nimport fs from 'node:fs';\nfs.readFileSync('x');\n{tool}"),
