@@ -112,6 +112,7 @@ class Declarations(unittest.TestCase):
                 "required": ["text"],
                 "additionalProperties": False,
             },
+            "content_types": ["text"],
         })
 
     def test_sphinx_describes_parameters_too(self):
