@@ -25,8 +25,13 @@ const SKIPPED: [&str; 6] =
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 8] = [
+const NOT_RUN: [(&str, &str, &str); 11] = [
     ("docs/dialects/http.md", "toolcell serve example-tools/jq", "server::http_api sends its request"),
+    (
+        "docs/install.md",
+        "toolcell install https://example.org/jq.wasm     # or ./jq.wasm, or a source folder that is built",
+        "cli::install installs from servers of its own",
+    ),
     ("docs/operators/approvals.md", "toolcell approvals list", "cli::approvals answers questions of calls that wait"),
     ("docs/operators/secrets.md", "toolcell secret set API_KEY", "cli::secrets sets a secret of its own"),
     (
@@ -46,6 +51,8 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
         "cli::bundle runs the commands of the page",
     ),
     ("docs/publishing.md", "$ toolcell check word-count", "cli::check looks at tools of its own"),
+    ("docs/signatures.md", "toolcell sign jq.wasm --key cosign.key", "cli::signatures signs with keys of its own"),
+    ("docs/signatures.md", "toolcell verify jq.wasm", "cli::signatures verifies what it signed"),
     ("docs/start.md", "$ toolcell new greet --lang python", "cli::languages begins a tool in each language"),
 ];
 
