@@ -39,7 +39,7 @@ const UNLIMITED: i32 = 71;
 /// A step of the compilation of one component, for a user who waits for it.
 ///
 /// ```
-/// use toolcell::Compilation;
+/// use toolcell_sandbox::Compilation;
 ///
 /// fn said(step: Compilation) -> String {
 ///     match step {
@@ -61,9 +61,8 @@ pub enum Compilation {
 /// Receives the steps of compilations. It must not block, because the compilation waits for it.
 ///
 /// ```
-/// let watch: toolcell::CompileWatch = std::sync::Arc::new(|step| eprintln!("{step:?}"));
-/// let mut settings = toolcell::Host::builder();
-/// settings.compile_watch = Some(watch);
+/// let watch: toolcell_sandbox::CompileWatch = std::sync::Arc::new(|step| eprintln!("{step:?}"));
+/// watch(toolcell_sandbox::Compilation::Begins { bytes: 2048 });
 /// ```
 pub type CompileWatch = Arc<dyn Fn(Compilation) + Send + Sync>;
 
