@@ -29,7 +29,7 @@ use quote::quote;
 /// | `credential_uses` | JSON of where a request carries each: `[r#"{"ref": "KEY", "header": "x-key"}"#]` | `Authorization: Bearer` |
 /// | `env` | names of environment variables | none |
 /// | `tool_calls` | tools that the tool calls, by qualified name or pattern: `["files.*", ..]` | none |
-/// | `approval` | why each call needs an approval: a text for whoever is asked | none is needed |
+/// | `approval` | why each call needs an approval: a text for the approver | none is needed |
 /// | `data_sensitivity` | a word; any but `"public"` and `"internal"` keeps arguments out of records | none |
 /// | `defaults` | JSON of the values of absent arguments | none |
 /// | `examples` | JSON of examples of the input | none |

@@ -74,7 +74,7 @@ impl Build {
         }
     }
 
-    /// Prints what was built, and what the component says of itself. `None` if nobody reads the output any more.
+    /// Prints what was built, and what the component says of itself. `None` if the reader of the output is gone.
     fn report(&self, home: &Home, built: &Built) -> anyhow::Result<Option<Exit>> {
         let (notes, refusal) = match notes::of_component(home, &built.wasm)? {
             Ok(notes) => (notes, None),

@@ -26,7 +26,8 @@ use super::{runtime, show};
     after_help = "The [[trust]] entries of toolcell.toml name who must have signed what. Nothing is run, and checking a \
                         signature needs no network.\n\n\
                         Exit 0: a signer who is named, by toolcell.toml or by an option. Exit 6: a valid signature of \
-                        someone who is not named. Exit 3: no signature, one that does not hold, or one of somebody else.\n\n\
+                        a signer who is not named. Exit 3: no signature, an invalid one, or one of another signer than \
+                        the named ones.\n\n\
                         Examples:\n  toolcell verify jq.wasm\n  toolcell verify ghcr.io/example/jq:1 --json\n  \
                         toolcell verify jq.wasm --key publisher.pub"
 )]

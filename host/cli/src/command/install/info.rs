@@ -19,7 +19,7 @@ pub(in crate::command) struct Info {
     /// HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that is built
     #[arg(value_name = "REF")]
     reference: String,
-    /// Look at it although nobody signed it
+    /// Look at it without a signature
     #[arg(long)]
     allow_unsigned: bool,
     #[command(flatten)]

@@ -52,7 +52,7 @@ pub(super) struct Install {
     /// The name to call it by [default: the last part of REF]
     #[arg(long, requires = "reference")]
     name: Option<String>,
-    /// Install REF although nobody signed it
+    /// Install REF without a signature
     #[arg(long, requires = "reference")]
     allow_unsigned: bool,
     /// Install exactly what toolcell.lock says, and fail if it would have to change
