@@ -14,9 +14,6 @@ const OWN_NAME: u8 = 0;
 /// The id of a module in a component, and the custom section in which a module is named, with the same subsection.
 const CORE_MODULE: u8 = 1;
 const NAMES: &str = "name";
-/// The id of the section of imports in a component, and the version in the header of one.
-const IMPORTS: u8 = 10;
-const COMPONENT_VERSION: &[u8] = &[0x0d, 0, 1, 0];
 
 const NOT_READABLE: &str = "cannot read the sections of the component: its file is damaged";
 
@@ -82,66 +79,6 @@ pub fn with_custom(component: &[u8], name: &str, content: &[u8]) -> Result<Vec<u
 /// The name that a component's own `component-name` section gives it, if there is one.
 pub fn component_name(component: &[u8]) -> Option<&str> {
     own_name(custom(component, COMPONENT_NAME).ok()??)
-}
-
-/// The names that a component imports, in their order, read without running or compiling it.
-///
-/// ```
-/// use toolcell_core::dialect::sections::imports;
-///
-/// // One import section, with the interface `a:b/c` as an instance.
-/// let component = b"\0asm\x0d\0\x01\0\x0a\x0a\x01\0\x05a:b/c\x05\0";
-/// assert_eq!(imports(component)?, ["a:b/c"]);
-/// # Ok::<(), String>(())
-/// ```
-///
-/// # Errors
-///
-/// A damaged file, a core module, or an import of a kind that this host does not know.
-pub fn imports(component: &[u8]) -> Result<Vec<String>, String> {
-    if component.get(4..HEADER_BYTES) != Some(COMPONENT_VERSION) {
-        return Err("it is not a component".to_owned());
-    }
-    let mut names = Vec::new();
-    for section in sections(component)? {
-        let section = section?;
-        if section.id != IMPORTS {
-            continue;
-        }
-        let (count, mut rest) = number(section.content).ok_or(NOT_READABLE)?;
-        for _ in 0..count {
-            let (name, after) = import(rest).ok_or("an import of a kind that this host does not know")?;
-            names.push(name.to_owned());
-            rest = after;
-        }
-    }
-    Ok(names)
-}
-
-/// The name of the import that `bytes` begin with, and what follows it.
-fn import(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (kind, after) = bytes.split_first()?;
-    // Both kinds of names without further attributes.
-    if *kind > 1 {
-        return None;
-    }
-    let (length, after) = number(after)?;
-    let (name, after) = (after.get(..length)?, after.get(length..)?);
-    let (sort, after) = after.split_first()?;
-    let after = match *sort {
-        // A core module: the byte of its kind comes first.
-        0x00 => number(after.strip_prefix(&[0x11])?)?.1,
-        // A function, a component, an instance: the index of its type.
-        0x01 | 0x04 | 0x05 => number(after)?.1,
-        // A type: equal to another one, or a resource.
-        0x03 => match after.split_first()? {
-            (0x00, after) => number(after)?.1,
-            (0x01, after) => after,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some((std::str::from_utf8(name).ok()?, after))
 }
 
 /// The name of a component's first module, if it has one. Tools that make a component of a module put it first.

@@ -1,7 +1,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
-use toolcell_core::dialect::sections;
+use toolcell_install::component::Component;
 use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Wanted, obtain};
 use toolcell_install::reference::Reference;
@@ -51,7 +51,7 @@ impl Info {
             let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
-        let imports = sections::imports(&obtained.bytes);
+        let imports = Component::read(&obtained.bytes).map(|component| Vec::from_iter(component.imports));
         let installed = shop.place.read()?;
         let is_same = |entry: &&Entry| entry.component == obtained.component;
         let names: Vec<&str> = installed.entries().filter(is_same).map(|entry| entry.name.as_str()).collect();
