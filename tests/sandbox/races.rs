@@ -1,7 +1,13 @@
-//! A TOCTOU race of two calls: one keeps swapping a folder for a link to a closed one, the other uses names in it.
+//! A TOCTOU race: a folder is swapped for a link to a closed one, as fast as the kernel does it, while a call uses names
+//! in it.
 
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::{snapshot, text};
@@ -10,12 +16,12 @@ use crate::support::{Test, scratch};
 const SECRET: &str = "secret-4e51-nobody-may-read-this";
 const MS: u64 = 1_500;
 
-/// Races until the calls met often enough to show something: on a busy machine one of them may hardly run.
+/// Races until both did enough to show something: on a busy machine one of them may hardly run.
 async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
     let mut met = Vec::new();
     for _ in 0..10 {
         let [swaps, rounds] = race_once(&deny).await;
-        if swaps > 20 && rounds > 20 {
+        if swaps > 1_000 && rounds > 20 {
             return;
         }
         met.push((swaps, rounds));
@@ -23,8 +29,8 @@ async fn race(deny: impl Fn(&mut toolcell_core::policy::Grants, &str)) {
     panic!("too little was swapped or used, so this test shows nothing: {met:?}");
 }
 
-/// Runs the two calls at the same time, and returns how often they did their part. The link leads to `to`, which has the
-/// same names as the open folder.
+/// Returns how often the folder was swapped, and how often its names were used. The link has the same names behind it as
+/// the open folder.
 async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> [u64; 2] {
     let (_guard, root) = scratch();
     for folder in ["closed/empty", "swapped/empty", "closed/movable", "swapped/movable"] {
@@ -34,16 +40,33 @@ async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> 
         fs::write(root.join("closed").join(name), SECRET).unwrap();
         fs::write(root.join("swapped").join(name), "mine").unwrap();
     }
+    std::os::unix::fs::symlink("closed", root.join("link")).unwrap();
     let closed = root.join("closed");
     let before = snapshot(&closed);
-    let test = |tool| Test::new(tool).write(&root).grant(|grants| deny(grants, text(&closed)));
-    let swap = test("hostile#swap").call(json!({ "path": root, "to": "closed", "ms": MS }));
-    let used = test("hostile#use_swapped").call(json!({ "path": root, "ms": MS }));
-    let (swapped, used) = tokio::join!(swap, used);
-    let (swapped, used) = (swapped.succeeded(), used.succeeded());
-    assert_eq!(snapshot(&closed), before, "what is closed was changed: {swapped} {used}");
+    let over = Arc::new(AtomicBool::new(false));
+    let swapping = thread::spawn({
+        let (root, over) = (root.clone(), Arc::clone(&over));
+        move || swap(&root, &over)
+    });
+    let used = Test::new("hostile#use_swapped").write(&root).grant(|grants| deny(grants, text(&closed)));
+    let used = used.call(json!({ "path": root, "ms": MS })).await;
+    over.store(true, Ordering::Relaxed);
+    let swaps = swapping.join().unwrap();
+    let used = used.succeeded();
+    assert_eq!(snapshot(&closed), before, "what is closed was changed in {swaps} swaps: {used}");
     assert!(!used.to_string().contains(SECRET) || !is_closed_for_reading(deny), "the secret was read: {used}");
-    [swapped["swaps"].as_u64().unwrap(), used["rounds"].as_u64().unwrap()]
+    [swaps, used["rounds"].as_u64().unwrap()]
+}
+
+/// Exchanges the folder `swapped` and the link until it is over. No name is ever absent, so each use meets one of both.
+fn swap(root: &Path, over: &AtomicBool) -> u64 {
+    let (swapped, link) = (root.join("swapped"), root.join("link"));
+    let mut swaps = 0;
+    while !over.load(Ordering::Relaxed) {
+        renameat_with(CWD, &swapped, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        swaps += 1;
+    }
+    swaps
 }
 
 fn is_closed_for_reading(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> bool {

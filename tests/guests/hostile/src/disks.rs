@@ -1,4 +1,4 @@
-//! Attacks on disk space, and TOCTOU races between checking a path and using it.
+//! Attacks on disk space, and the part of a guest in a TOCTOU race between checking a path and using it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -23,15 +23,6 @@ pub(crate) fn tools() -> Vec<Tool> {
             }),
             &["path", "how"],
         ),
-        Tool::new("swap", Access::WritesFiles, "In the folder `path`, makes `swapped` a folder, then a link to `to`, for `ms`")
-            .input(
-                json!({
-                    "path": { "type": "string" },
-                    "to": { "type": "string" },
-                    "ms": { "type": "integer" },
-                }),
-                &["path", "to", "ms"],
-            ),
         Tool::new("use_swapped", Access::WritesFiles, "Uses names below `swapped` in the folder `path` in every way, for `ms`")
             .input(json!({ "path": { "type": "string" }, "ms": { "type": "integer" } }), &["path", "ms"]),
     ]
@@ -43,7 +34,6 @@ pub(crate) fn attack(tool: &str) -> Option<Attack> {
             Ok(never) => match never {},
             Err(error) => refuse(ErrorClass::ExecutionFailed, "not_written", &error.to_string()),
         },
-        "swap" => swap,
         "use_swapped" => use_swapped,
         _ => return None,
     })
@@ -122,23 +112,6 @@ fn until(ms: u64, mut each: impl FnMut()) -> u64 {
         rounds += 1;
     }
     rounds
-}
-
-/// `folder` is the open folder, `to` is the target of the link.
-fn swap(input: &Input) -> Outcome {
-    let folder = input.text("path");
-    let (swapped, aside) = (format!("{folder}/swapped"), format!("{folder}/aside"));
-    let mut swaps = 0;
-    let rounds = until(input.number("ms"), || {
-        let away = fs::rename(&swapped, &aside);
-        let linked = symlink(input.text("to"), &swapped);
-        if away.is_ok() && linked.is_ok() {
-            swaps += 1;
-        }
-        let _ = fs::remove_file(&swapped);
-        let _ = fs::rename(&aside, &swapped);
-    });
-    answer(json!({ "rounds": rounds, "swaps": swaps }))
 }
 
 fn symlink(says: &str, at: &str) -> Result<(), ()> {
