@@ -189,6 +189,11 @@ impl LoadedComponent {
         self.description.world.leaves_files()
     }
 
+    /// Whether a partial outcome of the component can be a failure, whose output is kept.
+    pub(super) fn fails_with_output(&self) -> bool {
+        self.description.world.fails_with_output()
+    }
+
     /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports

@@ -141,6 +141,15 @@ impl Kind {
         }
     }
 
+    /// Whether calls of this world that fail keep their output, in a partial outcome. A tool of toolcell's own world is partial
+    /// only if it says so itself.
+    pub(super) fn fails_with_output(self) -> bool {
+        match self {
+            Self::Tool | Self::Amplifier | Self::Near | Self::Wit => false,
+            Self::Command | Self::Act => true,
+        }
+    }
+
     /// What a component that cannot be bound does not follow.
     pub(super) fn contract(self) -> &'static str {
         match self {
