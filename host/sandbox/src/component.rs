@@ -144,7 +144,7 @@ impl LoadedComponent {
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         let world = world::Kind::find(&exports, &imports)?;
-        world.heed_profile(bytes)?;
+        let namespace = world.heed_profile(bytes)?;
         let mut description = Description {
             digest: digest.to_owned(),
             world,
@@ -154,7 +154,7 @@ impl LoadedComponent {
             imports,
         };
         let mut linked = Linked::new(engine, component, &description)?;
-        let examined = Examined { engine, component, bytes, limits };
+        let examined = Examined { engine, component, bytes, limits, namespace: namespace.as_deref() };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         if first != second && guard!("description_changes") {

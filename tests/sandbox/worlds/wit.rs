@@ -144,7 +144,7 @@ async fn a_profile_that_would_be_lost_is_refused() {
         ("plain", json!({ "tools": { "spin": { "network": true } } }), "does not import wasi:http"),
         ("plain-files", json!({ "tools": { "show": { "paths": ["pahth"] } } }), "leads to no argument"),
         ("plain-files", json!({ "namespace": "a b" }), "characters other than letters"),
-        ("echo", json!({}), "only components of plain functions"),
+        ("echo", json!({}), "not made for toolcell"),
     ] {
         let refusal = refused(with(file, "toolcell:profile", &profile)).await;
         assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{profile}");

@@ -53,6 +53,8 @@ pub(super) struct Examined<'a> {
     pub(super) bytes: &'a [u8],
     /// What code of the component may use while it is examined.
     pub(super) limits: &'a Limits,
+    /// The namespace of its tools that was written into it, in worlds other than plain functions.
+    pub(super) namespace: Option<&'a str>,
 }
 
 /// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
@@ -162,16 +164,23 @@ impl Kind {
         }
     }
 
-    /// Refuses a profile in a component of a world that does not read it, because what it narrows would be lost.
-    pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<(), Refusal> {
-        match wit::profile(bytes) {
-            Ok(None) => Ok(()),
-            _ if self == Self::Wit => Ok(()),
-            _ => {
-                let message = "the component has a custom section `toolcell:profile`, which only components of plain \
-                               functions may have; remove it";
-                Err(invalid("description_invalid", message.to_owned()))
-            }
+    /// Returns the namespace in the profile of a component. Refuses what else it says in a world that does not read it,
+    /// because what it narrows would be lost.
+    pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
+        let refused = |why: &str| Err(invalid("description_invalid", format!("the component has {why}")));
+        match (self, wit::profile(bytes)) {
+            // Read with the rest of what such a component says.
+            (Self::Wit, _) | (_, Ok(None)) => Ok(None),
+            (Self::Tool, _) => refused(
+                "a custom section `toolcell:profile`, which only components that were not made for toolcell may have; \
+                 remove it",
+            ),
+            (_, Err(why)) => refused(&format!("a custom section `toolcell:profile` that cannot be used: {why}")),
+            (_, Ok(Some(profile))) if !profile.tools.is_empty() => refused(
+                "a profile of its tools, which only components of plain functions may have; a component of its kind may \
+                 have a namespace alone",
+            ),
+            (_, Ok(Some(profile))) => Ok(profile.namespace),
         }
     }
 }
@@ -233,8 +242,20 @@ mod tests {
     fn a_profile_is_only_where_it_has_an_effect() {
         let plain = b"\0asm\x0d\0\x01\0";
         let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
+        let carrying = |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
         assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
+        let (named, full) =
+            (carrying(r#"{"namespace": "mine"}"#), carrying(r#"{"tools": {"a": {"read_only": true}}}"#));
+        for world in [Kind::Command, Kind::Amplifier, Kind::Near, Kind::Act] {
+            assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
+            assert_eq!(world.heed_profile(&profiled).unwrap(), None);
+            for (component, why) in [(&full, "only components of plain functions"), (&carrying("{"), "cannot be used")]
+            {
+                let refusal = world.heed_profile(component).unwrap_err();
+                assert!(refusal.message.contains(why), "{}", refusal.message);
+            }
+        }
         let refusal = Kind::Tool.heed_profile(&profiled).unwrap_err();
-        assert!(refusal.message.contains("only components of plain functions"), "{}", refusal.message);
+        assert!(refusal.message.contains("not made for toolcell"), "{}", refusal.message);
     }
 }
