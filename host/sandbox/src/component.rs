@@ -267,8 +267,13 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
         text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
         _ => return Refusal::host_fault(text),
     };
+    starts_too_large(code, text)
+}
+
+/// The refusal of a component that needs more than any call gets, before it runs.
+pub(super) fn starts_too_large(code: &'static str, detail: String) -> Refusal {
     let message = "the component starts with more than any call may use";
-    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
+    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(detail)
 }
 
 pub(super) fn invalid(code: &'static str, message: String) -> Refusal {
