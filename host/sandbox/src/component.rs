@@ -215,10 +215,12 @@ impl Linked {
         let linker = description.world.linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
+            let hint =
+                if of_wasi_0_3(&description.imports) { "; toolcell has WASI 0.2: build it for that" } else { "" };
             Refusal::new(
                 ErrorClass::CapabilityGap,
                 "import_not_available",
-                format!("the component asks for what this host does not have: {error:#}"),
+                format!("the component asks for what this host does not have: {error:#}{hint}"),
             )
         })?;
         let mismatch = |error: wasmtime::Error| {
@@ -234,6 +236,11 @@ impl Linked {
         }
         Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
+}
+
+/// Whether a component imports an interface of WASI 0.3.
+fn of_wasi_0_3(imports: &[String]) -> bool {
+    imports.iter().any(|import| import.starts_with("wasi:") && import.contains("@0.3."))
 }
 
 fn optional<T>(

@@ -64,6 +64,14 @@ pub(super) const TRANSLATION_VERSION: &str = "1";
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
 
+/// The beginnings of the exports of other worlds in any version, and the versions that run here.
+const FAMILIES: [(&str, &str); 4] = [
+    ("wasi:cli/run@", "commands of wasi:cli@0.2: build it for WASI 0.2"),
+    ("near:agent/", "tools of near:agent@0.4.1"),
+    ("act:tools/", "tools of act:tools@0.1.0 and act:tools@0.2.0"),
+    ("amplifier:modules/", "modules that export amplifier:modules/tool@1.0.0"),
+];
+
 /// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,12 +113,15 @@ impl Kind {
         if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:")) {
             return Ok(Self::Wit);
         }
+        let of_family = |start: &str| exports.iter().any(|name| name.starts_with(start));
+        let other = FAMILIES.iter().find(|(start, _)| of_family(start));
         let message = format!(
             "the component is not a tool: a tool exports {}, or functions whose types have values in JSON; this component \
-             exports {}, and imports {}",
+             exports {}, and imports {}{}",
             tool::GUEST,
             listed(exports),
-            listed(imports)
+            listed(imports),
+            other.map(|(_, runs)| format!("; toolcell runs {runs}")).unwrap_or_default()
         );
         Err(invalid("not_a_tool", message))
     }
@@ -230,6 +241,15 @@ mod tests {
             for part in ["a tool exports toolcell:tool/guest@0.2.0", exports[0], "imports wasi:io/poll@0.2.6"] {
                 assert!(message.contains(part), "{message}");
             }
+        }
+        for (export, runs) in [
+            ("wasi:cli/run@0.3.0", "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2"),
+            ("near:agent/tool@0.5.0", "; toolcell runs tools of near:agent@0.4.1"),
+            ("act:tools/tool-provider@0.3.0", "; toolcell runs tools of act:tools@0.1.0 and act:tools@0.2.0"),
+            ("amplifier:modules/hook@1.0.0", "; toolcell runs modules that export amplifier:modules/tool@1.0.0"),
+        ] {
+            let message = find(&[export], &[]).unwrap_err();
+            assert!(message.contains(export) && message.ends_with(runs), "{message}");
         }
         let empty = find(&[], &[]).unwrap_err();
         assert!(empty.ends_with("this component exports nothing, and imports nothing"), "{empty}");
