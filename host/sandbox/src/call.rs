@@ -381,8 +381,10 @@ fn close(
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
-    if result.is_err() {
-        store.data().logs.keep_output();
+    // An answer has what a command printed; without one that is accepted, it is a log. JSON can be longer than what was printed.
+    match &result {
+        Ok(outcome) if size(outcome) <= left.output_bytes => store.data().logs.drop_output(),
+        _ => store.data().logs.keep_output(),
     }
     let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
     let has_failed = fails_with_output && result.as_ref().is_ok_and(has_failed);

@@ -96,7 +96,7 @@ impl World for Command {
             };
             let status = self.run(&mut *store).await?;
             let made = made::keep(store.data_mut(), given).await;
-            let printed = store.data().logs.take_output();
+            let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))
         })
     }
