@@ -34,6 +34,23 @@ fn drafts_are_removed_however_deep_they_are_nested() {
     assert!(left().iter().all(|name| !name.to_string_lossy().starts_with("call-")), "{:?}", left());
 }
 
+/// A command that prints `half`, and exits with the error of opening the file `one`.
+const READER: &str = r#"(module $reader
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 64) "one")
+  (data (i32.const 128) "half")
+  (func (export "_start")
+    (i32.store (i32.const 8) (i32.const 128))
+    (i32.store (i32.const 12) (i32.const 4))
+    (drop (call $fd_write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))
+    (call $proc_exit
+      (call $path_open (i32.const 3) (i32.const 0) (i32.const 64) (i32.const 3) (i32.const 0)
+        (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 20)))))"#;
+
 #[test]
 fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_why() {
     let (_guard, folder) = scratch();
@@ -64,6 +81,16 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("several names") && message.contains("closed: more than 100000 names"), "{message}");
     assert!(refused.stdout.contains("sandbox.denied"), "the denial is recorded");
+    // A command that fails keeps what it printed, and has the same verdict.
+    fs::write(folder.join("reader.wasm"), wat::parse_str(READER).unwrap()).unwrap();
+    let run = |denial: &str| {
+        let arguments = ["call", "reader.wasm", "{}", "--json", "--allow-read=.", denial, "--no-config"];
+        Toolcell::new(arguments).dir(&folder).run()
+    };
+    let failed = run("--deny-read=closed").exits(4).json();
+    assert_eq!(failed["error"]["error_code"], "names_not_checked", "{failed}");
+    assert_eq!(failed["structured_content"]["stdout"], "half", "{failed}");
+    assert_eq!(run("--deny-read=closed/part0").exits(0).json()["structured_content"]["exit_code"], 0);
     // A file with one name needs no search.
     fs::remove_file(folder.join("two")).unwrap();
     read(&["--deny-read=closed"]).exits(0);

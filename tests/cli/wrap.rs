@@ -87,10 +87,12 @@ fn a_profile_is_written_and_a_later_name_keeps_it() {
 fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
     let (_guard, folder) = place();
     std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
+    std::fs::write(folder.join("command.wasm"), command()).unwrap();
     for (name, text) in [
         ("unknown.json", json!({ "tools": { "tools-sub": {} } }).to_string()),
         ("widening.json", json!({ "tools": { "spin": { "network": true } } }).to_string()),
         ("misspelt.json", json!({ "tools": { "spin": { "readonly": true } } }).to_string()),
+        ("command.json", json!({ "tools": { "main": { "read_only": true } } }).to_string()),
         ("broken.json", "{".to_owned()),
         ("large.json", " ".repeat((1 << 20) + 1)),
         ("broken.wit", "package a:b; interface {".to_owned()),
@@ -108,7 +110,8 @@ fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
         (&["plain.wasm", "--wit=broken.wit"], "cannot read the WIT package broken.wit"),
         (&["plain.wasm", "--wit=missing"], "cannot read missing"),
         (&["plain.wasm", "--name=a b"], "characters other than letters"),
-        (&["echo.wasm", "--name=other"], "only components of plain functions"),
+        (&["echo.wasm", "--name=other"], "not made for toolcell"),
+        (&["command.wasm", "--profile=command.json"], "only components of plain functions"),
         (&["missing.wasm", "--name=other"], "missing.wasm"),
         (&["broken.json", "--name=other"], "the component"),
     ] {
@@ -119,6 +122,31 @@ fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
     let refused = toolcell(&folder, &["wrap", "plain.wasm", "--profile=widening.json", "-o", "new.wasm", "--json"]);
     let refused = refused.exits(2).json();
     assert_eq!((&refused["wrapped"], &refused["error"]["error_code"]), (&json!(null), &json!("description_invalid")));
+}
+
+/// A program that does nothing, and whose linker named it `main`.
+fn command() -> Vec<u8> {
+    let text = r#"(module $main (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
+        (memory (export "memory") 1) (func (export "_start")))"#;
+    wat::parse_str(text).unwrap()
+}
+
+#[test]
+fn two_commands_of_one_name_are_told_apart_by_a_namespace() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("one.wasm"), command()).unwrap();
+    let named = |name: &str, file: &str| toolcell(&folder, &["wrap", "one.wasm", name, "-o", file]).exits(0);
+    named("--name=first", "first.wasm");
+    named("--name=second", "second.wasm");
+    let names = |files: &[&str]| toolcell(&folder, &[&["surface"][..], files, &["--no-config"]].concat());
+    let both = names(&["first.wasm", "second.wasm"]).exits(0).stdout;
+    assert!(both.contains("first.main") && both.contains("second.main"), "{both}");
+    let called = toolcell(&folder, &["call", "second.wasm", "{}", "--json", "--no-config"]).exits(0).json();
+    assert_eq!(called["structured_content"]["exit_code"], 0, "{called}");
+    // Another program of this name: the error says how to tell them apart.
+    std::fs::write(folder.join("other.wasm"), [&command()[..], b"\0\x05\x04note"].concat()).unwrap();
+    let clash = names(&["one.wasm", "other.wasm"]).exits(2);
+    assert!(clash.stderr.contains("toolcell wrap --name"), "{}", clash.stderr);
 }
 
 #[test]

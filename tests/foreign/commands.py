@@ -3,25 +3,20 @@
 import json
 import os
 import struct
-import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
-TOOLCELL = os.environ["TOOLCELL"]
+from program import call, canceled, toolcell
+
 PROGRAMS = Path(os.environ["PROGRAMS"])
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect width="40" height="30" fill="red"/></svg>'
-
-
-def toolcell(*arguments: str, code: int = 0) -> str:
-    ran = subprocess.run([TOOLCELL, *arguments], capture_output=True, text=True, timeout=600)
-    assert ran.returncode == code, ran
-    return ran.stdout
-
-
-def call(module: Path, arguments: Any, *options: str, code: int = 0) -> Any:
-    return json.loads(toolcell("call", str(module), json.dumps(arguments), "--json", "--no-config", *options, code=code))
+# Noise of so many octaves takes minutes to compute.
+ENDLESS = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="400" height="300">'
+    '<filter id="f"><feTurbulence baseFrequency="0.05" numOctaves="1000000"/></filter>'
+    '<rect width="400" height="300" filter="url(#f)"/></svg>'
+)
 
 
 def program(name: str) -> Path:
@@ -30,13 +25,8 @@ def program(name: str) -> Path:
     return found[0]
 
 
-def resvg() -> None:
-    """Renders an SVG to a PNG, under a limit on fuel."""
-    module = program("resvg")
-    described = json.loads(toolcell("describe", str(module), "--json"))
-    assert described["declarations"][0]["namespace"] == "command", described
-    assert described["permission_profiles"][0]["write_effects"] == ["local_draft"], described
-
+def draws(module: str) -> None:
+    """Renders an SVG to a PNG."""
     files = {"in.svg": SVG}
     record = call(module, {"args": ["in.svg", "out.png"], "files": files}, "--fuel=5000000000")
     (made,) = record["artifact_refs"]
@@ -48,11 +38,30 @@ def resvg() -> None:
     assert head[:8] == b"\x89PNG\r\n\x1a\n", head
     assert struct.unpack(">II", head[16:]) == (40, 30), head
 
-    starved = call(module, {"args": ["in.svg", "out.png"], "files": files}, "--fuel=1000", code=4)
+
+def reads(module: str) -> None:
+    """A file of this machine is there if its folder was granted, and only then."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder).resolve() / "in.svg"
+        source.write_text(SVG)
+        arguments = {"args": [str(source), "out.png"]}
+        absent = call(module, arguments, code=1)
+        assert absent["error"]["error_code"].startswith("exit_") and not absent["artifact_refs"], absent
+        drawn = call(module, arguments, f"--allow-read={source.parent}")
+        assert [made["name"] for made in drawn["artifact_refs"]] == ["out.png"], drawn
+
+
+def resvg() -> None:
+    module = str(program("resvg"))
+    described = json.loads(toolcell("describe", module, "--json"))
+    assert described["declarations"][0]["namespace"] == "command", described
+    assert described["permission_profiles"][0]["write_effects"] == ["local_draft"], described
+    draws(module)
+    reads(module)
+    endless = {"args": ["in.svg", "out.png"], "files": {"in.svg": ENDLESS}}
+    starved = call(module, endless, "--fuel=1000000000", code=4)
     assert starved["error"]["error_code"] == "fuel_exhausted", starved
-    # A file of this machine that was not granted is not there.
-    absent = call(module, {"args": ["/etc/hostname", "out.png"]}, code=1)
-    assert absent["error"]["error_code"].startswith("exit_"), absent
+    canceled(module, endless)
 
 
 resvg()

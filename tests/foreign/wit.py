@@ -2,27 +2,16 @@
 
 import json
 import os
-import signal
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
-TOOLCELL = os.environ["TOOLCELL"]
+from program import call, canceled, granted, run, toolcell
+
 SOURCES = Path(__file__).parent / "wit"
-SPIN = "{}"
-
-
-def run(*arguments: str, code: int = 0, **options: Any) -> str:
-    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=600, **options)
-    assert ran.returncode == code, ran
-    return ran.stdout
-
-
-def call(tool: str, arguments: Any, *options: str, code: int = 0) -> Any:
-    return json.loads(run(TOOLCELL, "call", tool, json.dumps(arguments), "--json", "--no-config", *options, code=code))
+# What `wasi:filesystem` has; a part of it suffices.
+FILESYSTEM = SOURCES.parents[2] / "guest-sdk/typescript/wit/filesystem"
 
 
 def python(folder: Path) -> Path:
@@ -35,25 +24,18 @@ def python(folder: Path) -> Path:
 
 def javascript(folder: Path) -> Path:
     program = Path(os.environ["JAVASCRIPT"]) / "componentize-qjs" / "cli.mjs"
-    wit = ["--wit", str(SOURCES / "world.wit"), "--world", "tables"]
+    package = folder / "wit"
+    shutil.copytree(FILESYSTEM, package / "deps" / "filesystem")
+    for file in SOURCES.glob("*.wit"):
+        shutil.copy(file, package)
+    wit = ["--wit", str(package), "--world", "tables-with-files"]
     made = folder / "javascript.wasm"
     run("node", str(program), *wit, "--js", str(SOURCES / "app.js"), "--sync", "--output", str(made), cwd=folder)
     return made
 
 
-def canceled(component: Path) -> None:
-    """A call that never ends is interrupted, and its result is there."""
-    command = [TOOLCELL, "call", f"{component}#spin", SPIN, "--json", "--no-config", "--timeout=5m", "--fuel=1000000000000000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        time.sleep(2)
-        assert running.poll() is None, running.communicate()
-        running.send_signal(signal.SIGINT)
-        written, _ = running.communicate(timeout=60)
-    assert json.loads(written)["error"]["error_class"] == "canceled", written
-
-
 def limited(component: Path) -> None:
-    described = json.loads(run(TOOLCELL, "describe", str(component), "--json"))
+    described = json.loads(toolcell("describe", str(component), "--json"))
     names = [declaration["name"] for declaration in described["declarations"]]
     assert names == ["add", "lines", "spin"], names
     assert call(f"{component}#add", {"a": 40, "b": 2})["structured_content"] == 42
@@ -61,29 +43,27 @@ def limited(component: Path) -> None:
     assert starved["error"]["error_code"] == "fuel_exhausted", starved
     late = call(f"{component}#spin", {}, "--timeout=1s", code=4)
     assert late["error"]["error_code"] == "deadline_exceeded", late
-    canceled(component)
+    canceled(f"{component}#spin", {})
 
 
-def granted(component: Path, folder: Path) -> None:
+def reads(component: Path, folder: Path) -> None:
     """A component does not say which arguments are paths: a profile does."""
     (folder / "profile.json").write_text(json.dumps({"tools": {"lines": {"read_only": True, "paths": ["path"]}}}))
-    wrapped = folder / "wrapped.wasm"
-    run(TOOLCELL, "wrap", str(component), f"--profile={folder / 'profile.json'}", "-o", str(wrapped))
+    wrapped = component.with_suffix(".wrapped.wasm")
+    toolcell("wrap", str(component), f"--profile={folder / 'profile.json'}", "-o", str(wrapped))
     text = folder / "text"
     text.write_text("a\nb\n")
-    refused = call(f"{wrapped}#lines", {"path": str(text)}, code=3)
-    assert refused["error"]["error_class"] == "permission_denied", refused
-    read = call(f"{wrapped}#lines", {"path": str(text)}, f"--allow-read={folder}")
-    assert read["structured_content"] == 2, read
+    granted(f"{wrapped}#lines", text, 2)
+    absent = call(f"{wrapped}#lines", {"path": str(folder / "absent")}, f"--allow-read={folder}", code=1)
+    assert absent["error"]["error_class"] == "execution_failed", absent
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        in_python, in_javascript = python(folder), javascript(folder)
-        limited(in_python)
-        granted(in_python, folder)
-        limited(in_javascript)
+        folder = Path(name).resolve()
+        for component in [python(folder), javascript(folder)]:
+            limited(component)
+            reads(component, folder)
     print("foreign components: 2 ran")
 
 

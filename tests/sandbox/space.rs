@@ -100,6 +100,29 @@ async fn instances_are_counted_also_where_they_have_nothing() {
 }
 
 #[tokio::test]
+async fn what_the_engine_keeps_of_an_instance_is_limited_in_both_engines() {
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let text = text.replace("wat.echo", "wat.keep");
+    let before = "  (component $tool\n";
+    // A stream makes it a component for the engine without a pool.
+    for (count, needs, loads) in [
+        (10_000, "", true),
+        (10_000, "(type (stream u8))", true),
+        (200_000, "", false),
+        (200_000, "(type (stream u8))", false),
+    ] {
+        let globals = "(global (mut i32) (i32.const 0))".repeat(count);
+        let parts = format!("{before}{needs}(core module $large {globals})\n(core instance (instantiate $large))\n");
+        let large = wat::parse_str(text.replacen(before, &parts, 1)).unwrap();
+        let loaded = Test::of_bytes(large, None).on(&without_pool()).load().await;
+        assert_eq!(loaded.is_ok(), loads, "{count} {needs}: {loaded:?}");
+        if let Err(refusal) = loaded {
+            assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn tables_share_one_limit() {
     let host = without_pool();
     let called =

@@ -30,7 +30,7 @@ use super::trap::{self, Circumstances, Stop};
 use super::wasi::{Process, Setup};
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
-use outcome::{accept, guest_error, heed_cancellation, heed_denials, size};
+use outcome::{accept, guest_error, has_failed, heed_cancellation, heed_denials, size};
 
 /// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
 const ENTRIES_OF_HANDLE: usize = 8;
@@ -96,7 +96,7 @@ pub(super) async fn invoke(
     let unsettled = store.data_mut().unsettled();
     // The limits of a call that a guest makes are what its caller has left.
     let allowed = if run.share.is_some() { limits } else { permit.limits() };
-    let mut execution = close(store, result, allowed, limits, &run);
+    let mut execution = close(store, (result, component.fails_with_output()), allowed, limits, &run);
     // Writes that the guest began are finished before its call's end is reported.
     if !unsettled.settle().await {
         execution.outcome = unfinished(execution.outcome);
@@ -368,11 +368,12 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
     cancellation.requested().unwrap_or(AbortReason::UserInterruption)
 }
 
-/// Reads the meters, drops the store, and converts its result into an outcome. `allowed` are the limits of the whole
-/// call, `left` those of this instance.
+/// Reads the meters, drops the store, and converts its result into an outcome. `fails_with_output`: the world of the component
+/// has no other way to keep the output of a call that failed. `allowed` are the limits of the whole call, `left` those of this
+/// instance.
 fn close(
     mut store: Store<State>,
-    result: wasmtime::Result<Outcome>,
+    (result, fails_with_output): (wasmtime::Result<Outcome>, bool),
     allowed: &Limits,
     left: &Limits,
     run: &Run,
@@ -380,10 +381,13 @@ fn close(
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
-    if result.is_err() {
-        store.data().logs.keep_output();
+    // An answer has what a command printed; without one that is accepted, it is a log. JSON can be longer than what was printed.
+    match &result {
+        Ok(outcome) if size(outcome) <= left.output_bytes => store.data().logs.drop_output(),
+        _ => store.data().logs.keep_output(),
     }
     let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
+    let has_failed = fails_with_output && result.as_ref().is_ok_and(has_failed);
     let outcome = match result {
         Ok(outcome) => {
             usage.output_bytes.used = size(&outcome);
@@ -405,7 +409,7 @@ fn close(
             rule: denied.message.clone(),
         });
     }
-    let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files));
+    let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files), has_failed);
     let partial_bytes = left.output_bytes.saturating_sub(store.data().partial_bytes_left);
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();

@@ -15,9 +15,10 @@ use tokio::sync::Semaphore;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::adapt::{self, NoCommand};
-use super::component::invalid;
+use super::component::{invalid, starts_too_large};
 use super::confine;
 use super::engine::{Concurrency, config};
+use super::metadata;
 
 /// Maximum size of a component, in bytes.
 pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
@@ -33,6 +34,8 @@ const CONCURRENT: i32 = 3;
 const FAULTY: i32 = 65;
 /// Exit status of a worker that got a core module which is no command, and wrote why to its standard error.
 const NO_COMMAND: i32 = 66;
+/// Exit status of a worker whose component takes more of the engine than any call may use, and wrote why to its standard error.
+const TOO_LARGE: i32 = 67;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
@@ -196,6 +199,7 @@ impl Compiler {
                 return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
             }
             Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
+            Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
             _ => {}
         }
         match status.signal().and_then(rustix::process::Signal::from_named_raw) {
@@ -286,9 +290,7 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
 /// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
 pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
     let done = match limited(cpu_seconds, memory_bytes, parent) {
-        Ok(engines) => {
-            work(&engines).map_err(|error| (if error.is::<NoCommand>() { NO_COMMAND } else { FAULTY }, error))
-        }
+        Ok(engines) => work(&engines).map_err(|error| (status(&error), error)),
         Err(error) => Err((UNLIMITED, error)),
     };
     match done {
@@ -298,6 +300,17 @@ pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
             eprintln!("{error:#}");
             status
         }
+    }
+}
+
+/// The exit status of a worker that cannot compile what it got.
+fn status(error: &anyhow::Error) -> i32 {
+    if error.is::<NoCommand>() {
+        NO_COMMAND
+    } else if error.is::<metadata::TooMuch>() {
+        TOO_LARGE
+    } else {
+        FAULTY
     }
 }
 
@@ -348,6 +361,8 @@ fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
         component = adapt::component(&engines.off, &component)?;
     }
     let (concurrency, code) = engines.compile(&component)?;
+    // After the compiler, which says better what is not valid.
+    metadata::check(&component)?;
     std::io::stdout().lock().write_all(&code).context("cannot write the code")?;
     Ok(concurrency)
 }

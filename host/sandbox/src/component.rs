@@ -144,7 +144,7 @@ impl LoadedComponent {
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         let world = world::Kind::find(&exports, &imports)?;
-        world.heed_profile(bytes)?;
+        let namespace = world.heed_profile(bytes)?;
         let mut description = Description {
             digest: digest.to_owned(),
             world,
@@ -154,7 +154,7 @@ impl LoadedComponent {
             imports,
         };
         let mut linked = Linked::new(engine, component, &description)?;
-        let examined = Examined { engine, component, bytes, limits };
+        let examined = Examined { engine, component, bytes, limits, namespace: namespace.as_deref() };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
         if first != second && guard!("description_changes") {
@@ -189,6 +189,11 @@ impl LoadedComponent {
         self.description.world.leaves_files()
     }
 
+    /// Whether a partial outcome of the component can be a failure, whose output is kept.
+    pub(super) fn fails_with_output(&self) -> bool {
+        self.description.world.fails_with_output()
+    }
+
     /// The interfaces that the component imports: all that it can ask the host for.
     pub fn imports(&self) -> &[String] {
         &self.description.imports
@@ -210,10 +215,12 @@ impl Linked {
         let linker = description.world.linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
+            let hint =
+                if of_wasi_0_3(&description.imports) { "; toolcell has WASI 0.2: build it for that" } else { "" };
             Refusal::new(
                 ErrorClass::CapabilityGap,
                 "import_not_available",
-                format!("the component asks for what this host does not have: {error:#}"),
+                format!("the component asks for what this host does not have: {error:#}{hint}"),
             )
         })?;
         let mismatch = |error: wasmtime::Error| {
@@ -229,6 +236,11 @@ impl Linked {
         }
         Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
+}
+
+/// Whether a component imports an interface of WASI 0.3.
+fn of_wasi_0_3(imports: &[String]) -> bool {
+    imports.iter().any(|import| import.starts_with("wasi:") && import.contains("@0.3."))
 }
 
 fn optional<T>(
@@ -262,8 +274,13 @@ fn not_loadable(error: &wasmtime::Error) -> Refusal {
         text if text.contains("limit") || text.contains("configured maximum") => "memory_limit",
         _ => return Refusal::host_fault(text),
     };
+    starts_too_large(code, text)
+}
+
+/// The refusal of a component that needs more than any call gets, before it runs.
+pub(super) fn starts_too_large(code: &'static str, detail: String) -> Refusal {
     let message = "the component starts with more than any call may use";
-    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(text)
+    Refusal::new(ErrorClass::SandboxViolation, code, message).detail(detail)
 }
 
 pub(super) fn invalid(code: &'static str, message: String) -> Refusal {

@@ -25,6 +25,7 @@ mod linking;
 mod loader;
 mod loads;
 mod logs;
+mod metadata;
 mod nondeterminism;
 mod scratch;
 mod state;

@@ -74,13 +74,22 @@ impl Logs {
         Ok(())
     }
 
-    /// Takes what a command printed: standard output, and standard error.
-    pub(super) fn take_output(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut inner = self.inner();
-        (std::mem::take(&mut inner.stdout), std::mem::take(&mut inner.stderr))
+    /// Returns what a command printed: standard output, and standard error.
+    pub(super) fn output(&self) -> (Vec<u8>, Vec<u8>) {
+        let inner = self.inner();
+        (inner.stdout.clone(), inner.stderr.clone())
     }
 
-    /// Makes logs of what a command printed before it was stopped, within their limit.
+    /// Drops what a command printed, which is in its answer.
+    pub(super) fn drop_output(&self) {
+        let mut inner = self.inner();
+        if inner.output_left.take().is_some() {
+            inner.stdout = Vec::new();
+            inner.stderr = Vec::new();
+        }
+    }
+
+    /// Makes logs of what a command printed that was stopped, or whose answer is too large, within their limit.
     pub(super) fn keep_output(&self) {
         let mut inner = self.inner();
         if inner.output_left.take().is_none() {
@@ -217,7 +226,8 @@ mod tests {
         logs.print(Stream::Stderr, b"err").unwrap();
         assert!(matches!(logs.print(Stream::Stderr, b"!"), Err(Exceeded::Output)));
         assert_eq!(logs.stderr_tail(), "err");
-        assert_eq!(logs.take_output(), (b"out".to_vec(), b"err".to_vec()));
+        assert_eq!(logs.output(), (b"out".to_vec(), b"err".to_vec()));
+        logs.drop_output();
         assert_eq!(logs.written(), 0);
         assert!(texts(logs).is_empty());
     }
@@ -239,6 +249,7 @@ mod tests {
         let logs = Logs::new(2, None);
         logs.print(Stream::Stdout, b"out").unwrap();
         logs.keep_output();
+        logs.drop_output();
         assert_eq!(texts(logs)[0], ("stdout".to_owned(), "ou".to_owned()));
     }
 }

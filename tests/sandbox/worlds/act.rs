@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 use toolcell_core::record::{AbortReason, ErrorClass, EventType};
 
-use super::alone;
+use super::{alone, with_namespace};
 use crate::sandbox::{Heard, text};
 use crate::support::{Called, Test, Toolcell, fixture, host, scratch};
 
@@ -166,6 +166,14 @@ async fn the_section_of_the_component_declares_files_and_grants_decide() {
     let none = Test::new("act#read").read(&dir).call(path).await;
     none.failed("capability_gap", "std:capability-denied");
     assert_eq!(read().load().await.unwrap()[0], "files.hello");
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_written_into_the_component_replaces_that_of_its_section() {
+    for component in [fs::read(fixture("act")).unwrap(), with_files("ro")] {
+        let names = alone(with_namespace(&component), None).load().await.unwrap();
+        assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("mine.")), "{names:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, Refusal};
 
-use super::alone;
+use super::{alone, with_namespace};
 use crate::sandbox::logged;
 use crate::support::{Called, Home, Test, fixture, scratch};
 
@@ -74,6 +74,7 @@ async fn a_module_gets_its_arguments_and_its_output_is_the_structured_output() {
 #[tokio::test]
 async fn a_module_may_export_its_functions_at_the_root() {
     let component = specified(r#"{"name": "at_root", "parameters": {"type": "object"}}"#);
+    assert_eq!(alone(with_namespace(&component), None).load().await.unwrap(), ["mine.at_root"]);
     let test = alone(component, None);
     assert_eq!(test.load().await.unwrap(), ["amplifier.at_root"]);
     assert_eq!(test.call(json!({})).await.succeeded(), json!({ "root": true }));

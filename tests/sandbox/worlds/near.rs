@@ -9,7 +9,7 @@ use toolcell_core::dialect::sections::with_custom;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_core::secret::{SecretStore, SecretValue};
 
-use super::alone;
+use super::{alone, with_namespace};
 use crate::pipeline::doubles::{home_with_own_payloads, own_host};
 use crate::sandbox::logged;
 use crate::support::{Called, Canary, Home, Mirror, Server, Test, fixture, scratch};
@@ -136,6 +136,16 @@ async fn a_tool_that_imports_nothing_needs_nothing() {
     let names = test.load().await.unwrap();
     assert!(names.len() == 1 && names[0].starts_with("near.tool-"), "{names:?}");
     assert_eq!(test.call(json!({ "a": [1] })).await.succeeded(), json!({ "a": [1] }));
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_written_into_a_tool_is_that_of_its_tools() {
+    let single = with_namespace(&echoing("", AT_16, r#"{"type": "object"}"#));
+    let names = alone(single, None).load().await.unwrap();
+    assert!(names.len() == 1 && names[0].starts_with("mine.tool-"), "{names:?}");
+    let several = with_namespace(&kit("github", "127.0.0.1:1"));
+    let names = alone(several, None).load().await.unwrap();
+    assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("mine.")), "{names:?}");
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn a_profile_that_would_be_lost_is_refused() {
         ("plain", json!({ "tools": { "spin": { "network": true } } }), "does not import wasi:http"),
         ("plain-files", json!({ "tools": { "show": { "paths": ["pahth"] } } }), "leads to no argument"),
         ("plain-files", json!({ "namespace": "a b" }), "characters other than letters"),
-        ("echo", json!({}), "only components of plain functions"),
+        ("echo", json!({}), "not made for toolcell"),
     ] {
         let refusal = refused(with(file, "toolcell:profile", &profile)).await;
         assert_eq!((refusal.class, refusal.code), (ErrorClass::SetupRequired, "description_invalid"), "{profile}");
@@ -205,4 +205,30 @@ async fn a_component_of_no_world_is_told_what_it_has() {
     let refusal = refused(wat("not-a-tool")).await;
     assert_eq!(refusal.code, "not_a_tool");
     assert!(refusal.message.contains("exports no function that can be called with JSON"), "{}", refusal.message);
+}
+
+#[tokio::test]
+async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
+    let component = |import: &str, kind: &str| {
+        let text = format!(
+            r#"(component
+                 {import}
+                 (core module $main (func (export "f")))
+                 (core instance $main (instantiate $main))
+                 (func (export "f") {kind} (canon lift (core func $main "f"))))"#
+        );
+        wat::parse_str(text).unwrap()
+    };
+    let refusal = refused(component("", "async")).await;
+    assert_eq!(refusal.code, "not_a_tool");
+    assert!(refusal.message.contains("f (it is async; build it without async functions"), "{}", refusal.message);
+    let clock = |version: &str| {
+        format!(r#"(import "wasi:clocks/monotonic-clock@{version}" (instance (export "later" (func (result u64)))))"#)
+    };
+    for (version, is_told) in [("0.3.0", true), ("0.2.6", false)] {
+        let refusal = refused(component(&clock(version), "")).await;
+        assert_eq!(refusal.code, "import_not_available");
+        let told = refusal.message.ends_with("toolcell has WASI 0.2: build it for that");
+        assert_eq!(told, is_told, "{}", refusal.message);
+    }
 }

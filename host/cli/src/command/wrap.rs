@@ -29,8 +29,8 @@ const DOCS_VERSION: u8 = 1;
 /// Source of the external mapping that each tool of a manifest has.
 const MANIFEST_SOURCE: &str = "near:agent";
 
-/// Writes into a copy of a component what its file does not say. For plain functions: the documentation of its WIT package, a
-/// namespace, and a profile. For a tool of IronClaw: the manifest of its extension. Neither profile nor manifest grants anything.
+/// Writes into a copy of a component what its file does not say: a namespace. For plain functions also the documentation of its
+/// WIT package, and a profile; for a tool of IronClaw the manifest of its extension. Neither profile nor manifest grants anything.
 #[derive(Debug, Args)]
 #[command(after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
                   {\"tools\": {\"tools-read\": {\"paths\": [\"path\"], \"read_only\": true}}}\n\

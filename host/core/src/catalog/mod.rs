@@ -94,7 +94,11 @@ impl Catalog {
             let Some((other, what)) = known.clash(tool) else { continue };
             let first = origins.get(other.component()).map_or(other.component().as_ref(), String::as_str);
             let (what, code, change) = match what {
-                Clash::Name(name) => (format!("a tool {name}"), "tool_name_taken", "namespace"),
+                Clash::Name(name) => {
+                    let change =
+                        "namespace; `toolcell wrap --name` writes one into a component that was not made for toolcell";
+                    (format!("a tool {name}"), "tool_name_taken", change)
+                }
                 Clash::Id(id) => (format!("a tool with the id {id:?}"), "tool_id_taken", "tool_id"),
             };
             let message = format!(

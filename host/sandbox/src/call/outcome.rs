@@ -11,18 +11,31 @@ use crate::trap::Denied;
 const CODE_CHARS_MAX: usize = 64;
 pub(crate) const MESSAGE_CHARS_MAX: usize = 4_000;
 
-/// Gives a call that failed after the sandbox denied it something the sandbox's verdict.
+/// Gives a call that failed after the sandbox denied it something the sandbox's verdict. `has_failed`: a partial outcome
+/// is a failure, whose output is kept.
 pub(super) fn heed_denials(
     outcome: Result<GuestOutcome, Refusal>,
     denied: Option<Denied>,
+    has_failed: bool,
 ) -> Result<GuestOutcome, Refusal> {
     let Some(denied) = denied else { return outcome };
     match outcome {
         Ok(GuestOutcome::Failure(failure)) if failure.class != ErrorClass::Canceled => {
             Ok(GuestOutcome::Failure(denied.verdict(&failure)))
         }
+        Ok(GuestOutcome::Partial(output, failure)) if has_failed && failure.class != ErrorClass::Canceled => {
+            Ok(GuestOutcome::Partial(output, denied.verdict(&failure)))
+        }
         Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
         outcome => outcome,
+    }
+}
+
+/// Whether a partial outcome has the error of a call that failed as a whole.
+pub(super) fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Partial(partial) => !matches!(partial.error.class, wit::ErrorClass::PartialFailure),
+        _ => false,
     }
 }
 

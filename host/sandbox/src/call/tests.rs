@@ -3,6 +3,9 @@ use std::future::pending;
 use std::task::{Context, Waker};
 
 use super::*;
+use crate::bindings::tool::exports::toolcell::tool::guest::{Output, PartialOutput};
+use crate::bindings::tool::toolcell::tool::types::{ErrorClass as GuestClass, ToolError as GuestError};
+use crate::trap::Denied;
 use toolcell_core::executor::{GuestOutput, NeededInput};
 
 #[tokio::test]
@@ -51,4 +54,41 @@ fn no_call_succeeds_whose_last_file_operation_has_not_ended() {
         };
         assert_eq!((refusal.code, refusal.message), ("deadline_exceeded", format!("too slow; {UNFINISHED}")));
     }
+}
+
+#[test]
+fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
+    let denied = || Denied {
+        class: ErrorClass::SandboxViolation,
+        code: "network_denied",
+        message: "the sandbox did not let the tool send it".to_owned(),
+    };
+    let partial = |class| {
+        let output = GuestOutput { content: "[]".to_owned(), structured: Some("1".to_owned()), ui_summary: None };
+        Ok(GuestOutcome::Partial(output, Refusal::new(class, "exit_1", "no answer")))
+    };
+    let code = |outcome: Result<GuestOutcome, Refusal>| match outcome {
+        Ok(GuestOutcome::Partial(output, refusal)) if output.structured.as_deref() == Some("1") => refusal.code,
+        _ => panic!("the output is lost"),
+    };
+    assert_eq!(code(heed_denials(partial(ErrorClass::PartialFailure), Some(denied()), true)), "network_denied");
+    for (class, denied, has_failed) in [
+        (ErrorClass::PartialFailure, None, true),
+        (ErrorClass::PartialFailure, Some(denied()), false),
+        (ErrorClass::Canceled, Some(denied()), true),
+    ] {
+        assert_eq!(code(heed_denials(partial(class), denied, has_failed)), "exit_1");
+    }
+}
+
+#[test]
+fn only_a_partial_outcome_with_the_error_of_a_whole_call_has_failed() {
+    let partial = |class| {
+        let output = Output { content: "[]".to_owned(), structured: None, ui_summary: None };
+        let (code, message) = (String::new(), String::new());
+        let error = GuestError { class, code, message, detail: None, retry_after_ms: None };
+        Outcome::Partial(PartialOutput { output, error })
+    };
+    assert!(has_failed(&partial(GuestClass::ExecutionFailed)));
+    assert!(!has_failed(&partial(GuestClass::PartialFailure)) && !has_failed(&Outcome::Text(String::new())));
 }

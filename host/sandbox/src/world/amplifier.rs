@@ -72,7 +72,7 @@ impl World for Amplifier {
     /// Asks for the specification in an instance with an empty world.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined { engine, component, limits, .. } = examined;
+            let Examined { engine, component, limits, namespace, .. } = examined;
             let cancellation = crate::never();
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
@@ -83,7 +83,7 @@ impl World for Amplifier {
             let spec = result.map_err(|error| call::verdict(&error, &store, limits))?;
             let kind = component.component_type();
             let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            declared(&spec, &imports).map(|tool| toolkit(NAMESPACE, &[tool], &[]))
+            declared(&spec, &imports).map(|tool| toolkit(namespace.unwrap_or(NAMESPACE), &[tool], &[]))
         })
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Examined<'a> {
     pub(super) bytes: &'a [u8],
     /// What code of the component may use while it is examined.
     pub(super) limits: &'a Limits,
+    /// The namespace of its tools that was written into it, in worlds other than plain functions.
+    pub(super) namespace: Option<&'a str>,
 }
 
 /// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
@@ -61,6 +63,14 @@ pub(super) const TRANSLATION_VERSION: &str = "1";
 
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
+
+/// The beginnings of the exports of other worlds in any version, and the versions that run here.
+const FAMILIES: [(&str, &str); 4] = [
+    ("wasi:cli/run@", "commands of wasi:cli@0.2: build it for WASI 0.2"),
+    ("near:agent/", "tools of near:agent@0.4.1"),
+    ("act:tools/", "tools of act:tools@0.1.0 and act:tools@0.2.0"),
+    ("amplifier:modules/", "modules that export amplifier:modules/tool@1.0.0"),
+];
 
 /// Which world a component is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,12 +113,15 @@ impl Kind {
         if !exports.iter().any(is_reserved) && exports.iter().any(|name| !name.starts_with("wasi:")) {
             return Ok(Self::Wit);
         }
+        let of_family = |start: &str| exports.iter().any(|name| name.starts_with(start));
+        let other = FAMILIES.iter().find(|(start, _)| of_family(start));
         let message = format!(
             "the component is not a tool: a tool exports {}, or functions whose types have values in JSON; this component \
-             exports {}, and imports {}",
+             exports {}, and imports {}{}",
             tool::GUEST,
             listed(exports),
-            listed(imports)
+            listed(imports),
+            other.map(|(_, runs)| format!("; toolcell runs {runs}")).unwrap_or_default()
         );
         Err(invalid("not_a_tool", message))
     }
@@ -141,6 +154,15 @@ impl Kind {
         }
     }
 
+    /// Whether calls of this world that fail keep their output, in a partial outcome. A tool of toolcell's own world is partial
+    /// only if it says so itself.
+    pub(super) fn fails_with_output(self) -> bool {
+        match self {
+            Self::Tool | Self::Amplifier | Self::Near | Self::Wit => false,
+            Self::Command | Self::Act => true,
+        }
+    }
+
     /// What a component that cannot be bound does not follow.
     pub(super) fn contract(self) -> &'static str {
         match self {
@@ -153,16 +175,23 @@ impl Kind {
         }
     }
 
-    /// Refuses a profile in a component of a world that does not read it, because what it narrows would be lost.
-    pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<(), Refusal> {
-        match wit::profile(bytes) {
-            Ok(None) => Ok(()),
-            _ if self == Self::Wit => Ok(()),
-            _ => {
-                let message = "the component has a custom section `toolcell:profile`, which only components of plain \
-                               functions may have; remove it";
-                Err(invalid("description_invalid", message.to_owned()))
-            }
+    /// Returns the namespace in the profile of a component. Refuses what else it says in a world that does not read it,
+    /// because what it narrows would be lost.
+    pub(super) fn heed_profile(self, bytes: &[u8]) -> Result<Option<String>, Refusal> {
+        let refused = |why: &str| Err(invalid("description_invalid", format!("the component has {why}")));
+        match (self, wit::profile(bytes)) {
+            // Read with the rest of what such a component says.
+            (Self::Wit, _) | (_, Ok(None)) => Ok(None),
+            (Self::Tool, _) => refused(
+                "a custom section `toolcell:profile`, which only components that were not made for toolcell may have; \
+                 remove it",
+            ),
+            (_, Err(why)) => refused(&format!("a custom section `toolcell:profile` that cannot be used: {why}")),
+            (_, Ok(Some(profile))) if !profile.tools.is_empty() => refused(
+                "a profile of its tools, which only components of plain functions may have; a component of its kind may \
+                 have a namespace alone",
+            ),
+            (_, Ok(Some(profile))) => Ok(profile.namespace),
         }
     }
 }
@@ -213,6 +242,15 @@ mod tests {
                 assert!(message.contains(part), "{message}");
             }
         }
+        for (export, runs) in [
+            ("wasi:cli/run@0.3.0", "; toolcell runs commands of wasi:cli@0.2: build it for WASI 0.2"),
+            ("near:agent/tool@0.5.0", "; toolcell runs tools of near:agent@0.4.1"),
+            ("act:tools/tool-provider@0.3.0", "; toolcell runs tools of act:tools@0.1.0 and act:tools@0.2.0"),
+            ("amplifier:modules/hook@1.0.0", "; toolcell runs modules that export amplifier:modules/tool@1.0.0"),
+        ] {
+            let message = find(&[export], &[]).unwrap_err();
+            assert!(message.contains(export) && message.ends_with(runs), "{message}");
+        }
         let empty = find(&[], &[]).unwrap_err();
         assert!(empty.ends_with("this component exports nothing, and imports nothing"), "{empty}");
         let long = "wasi:\u{1b}".repeat(1_000);
@@ -224,8 +262,20 @@ mod tests {
     fn a_profile_is_only_where_it_has_an_effect() {
         let plain = b"\0asm\x0d\0\x01\0";
         let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
+        let carrying = |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
         assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
+        let (named, full) =
+            (carrying(r#"{"namespace": "mine"}"#), carrying(r#"{"tools": {"a": {"read_only": true}}}"#));
+        for world in [Kind::Command, Kind::Amplifier, Kind::Near, Kind::Act] {
+            assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
+            assert_eq!(world.heed_profile(&profiled).unwrap(), None);
+            for (component, why) in [(&full, "only components of plain functions"), (&carrying("{"), "cannot be used")]
+            {
+                let refusal = world.heed_profile(component).unwrap_err();
+                assert!(refusal.message.contains(why), "{}", refusal.message);
+            }
+        }
         let refusal = Kind::Tool.heed_profile(&profiled).unwrap_err();
-        assert!(refusal.message.contains("only components of plain functions"), "{}", refusal.message);
+        assert!(refusal.message.contains("not made for toolcell"), "{}", refusal.message);
     }
 }

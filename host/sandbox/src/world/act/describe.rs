@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 256;
 const SOURCE: &str = "act";
 
 /// Returns the toolkit, as JSON text. `section` is what the component says of itself in its file, `imports` is what it can
-/// ask the host for.
+/// ask the host for, and `namespace` was written into it.
 ///
 /// # Errors
 ///
@@ -28,6 +28,7 @@ pub(super) fn toolkit(
     tools: Vec<ToolDefinition>,
     section: Option<&Section>,
     imports: &[String],
+    namespace: Option<&str>,
 ) -> Result<String, String> {
     bounded(&tools)?;
     let names = declared::names(tools.iter().map(|tool| tool.name.as_str()));
@@ -49,8 +50,9 @@ pub(super) fn toolkit(
     if let Some(first) = left_out.first().filter(|_| offered.is_empty()) {
         return Err(format!("none of its tools can be offered: {}", first.reason));
     }
-    let namespace = section.and_then(|section| section.name.as_deref()).unwrap_or_default();
-    let toolkit = declared::toolkit(&declared::namespace(namespace, "act"), &offered, &left_out);
+    let own = section.and_then(|section| section.name.as_deref()).unwrap_or_default();
+    let own = declared::namespace(own, "act");
+    let toolkit = declared::toolkit(namespace.unwrap_or(&own), &offered, &left_out);
     Ok(if renamed.is_empty() { toolkit } else { with_own_names(&toolkit, &renamed) })
 }
 
@@ -175,7 +177,7 @@ mod tests {
 
     #[track_caller]
     fn accepted(tools: Vec<ToolDefinition>, section: Option<&Section>, names: &[&str]) -> Toolkit {
-        let text = toolkit(tools, section, &imports(names)).unwrap();
+        let text = toolkit(tools, section, &imports(names), None).unwrap();
         let Described { toolkit, notes, .. } = agent_tool::toolkit(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
@@ -229,26 +231,26 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_valid_here_is_kept_for_the_call() {
-        let text = toolkit(vec![tool("db.query", &[]), tool("plain", &[])], None, &[]).unwrap();
+        let text = toolkit(vec![tool("db.query", &[]), tool("plain", &[])], None, &[], None).unwrap();
         let names = own_names(&text);
         assert_eq!((names.len(), names["db-query"].as_str()), (1, "db.query"));
         assert!(agent_tool::toolkit(&text).unwrap().notes.is_empty());
-        assert!(own_names(&toolkit(vec![tool("plain", &[])], None, &[]).unwrap()).is_empty());
+        assert!(own_names(&toolkit(vec![tool("plain", &[])], None, &[], None).unwrap()).is_empty());
         assert!(own_names("").is_empty());
     }
 
     #[test]
     fn a_list_of_too_many_tools_or_too_large_schemas_is_refused() {
         let same = |count: usize| vec![tool("a", &[]); count];
-        assert!(toolkit(same(256), None, &[]).is_ok());
+        assert!(toolkit(same(256), None, &[], None).is_ok());
         assert_eq!(
-            toolkit(same(257), None, &[]).unwrap_err(),
+            toolkit(same(257), None, &[], None).unwrap_err(),
             "the component lists 257 tools; at most 256 are allowed"
         );
         let schema = format!(r#"{{"type":"object","description":"{}"}}"#, "x".repeat(600 << 10));
         let large = |name: &str| ToolDefinition { parameters_schema: schema.clone(), ..tool(name, &[]) };
-        assert!(toolkit(vec![large("a")], None, &[]).is_ok());
-        let refused = toolkit(vec![large("a"), large("b")], None, &[]).unwrap_err();
+        assert!(toolkit(vec![large("a")], None, &[], None).is_ok());
+        let refused = toolkit(vec![large("a"), large("b")], None, &[], None).unwrap_err();
         assert!(refused.contains("bytes; at most 1048576 are allowed"), "{refused}");
     }
 
@@ -265,13 +267,14 @@ mod tests {
             with_schema("d", structure),
             tool(&"x".repeat(300), &[]),
         ];
-        let Described { toolkit: kit, notes, .. } = agent_tool::toolkit(&toolkit(tools, None, &[]).unwrap()).unwrap();
+        let Described { toolkit: kit, notes, .. } =
+            agent_tool::toolkit(&toolkit(tools, None, &[], None).unwrap()).unwrap();
         assert_eq!(kit.declarations.len(), 1);
         for (note, why) in notes.iter().zip(["same name", "not JSON", "a JSON Schema", "a JSON Schema", "256 bytes"]) {
             assert!(note.message.starts_with("not offered as a tool: ") && note.message.contains(why), "{note:?}");
         }
         assert_eq!(notes.len(), 5);
-        let none = toolkit(vec![with_schema("b", "7")], None, &[]).unwrap_err();
+        let none = toolkit(vec![with_schema("b", "7")], None, &[], None).unwrap_err();
         assert!(none.contains("none of its tools can be offered: its parameters"), "{none}");
     }
 }

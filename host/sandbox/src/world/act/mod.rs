@@ -122,7 +122,7 @@ impl World for Act {
     /// Calls `list-tools` in an instance with an empty world, and combines it with the section `act:component`.
     fn describe<'a>(
         &'a self,
-        Examined { engine, component, bytes, limits }: Examined<'a>,
+        Examined { engine, component, bytes, limits, namespace }: Examined<'a>,
     ) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
             let unreadable = |why: String| invalid("description_invalid", why);
@@ -148,7 +148,7 @@ impl World for Act {
             })?;
             let kind = component.component_type();
             let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            describe::toolkit(tools.tools, section.as_ref(), &imports).map_err(unreadable)
+            describe::toolkit(tools.tools, section.as_ref(), &imports, namespace).map_err(unreadable)
         })
     }
 

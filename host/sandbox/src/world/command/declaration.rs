@@ -15,11 +15,11 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
     what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
     folders that were granted, by their full paths, and changes none there.";
 
-/// Returns the toolkit of a command, as JSON text. `name` is what it calls itself.
-pub(super) fn toolkit(name: Option<&str>, imports: &[String]) -> String {
+/// Returns the toolkit of a command, as JSON text. `namespace` was written into it, `name` is what it calls itself.
+pub(super) fn toolkit(namespace: Option<&str>, name: Option<&str>, imports: &[String]) -> String {
     let names = declared::names([name.unwrap_or(NAME)]);
     let tools: Vec<Declared> = names.into_iter().map(|name| declared(name, imports)).collect();
-    declared::toolkit(NAMESPACE, &tools, &[])
+    declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, &[])
 }
 
 fn declared(name: String, imports: &[String]) -> Declared {
@@ -122,7 +122,7 @@ mod tests {
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(name, &imports)).unwrap();
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(None, name, &imports)).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }

@@ -71,7 +71,7 @@ impl World for Command {
     /// Runs no code of the command: its tool is the same for all commands, but for the name.
     fn describe<'a>(&'a self, examined: Examined<'a>) -> BoxFuture<'a, Result<String, Refusal>> {
         Box::pin(async move {
-            let Examined { engine, component, bytes, .. } = examined;
+            let Examined { engine, component, bytes, namespace, .. } = examined;
             let kind = component.component_type();
             if !has_run(&kind, engine.wasmtime()) {
                 let message = "the component does not follow wasi:cli@0.2: its `run` is not a function without parameters \
@@ -79,7 +79,7 @@ impl World for Command {
                 return Err(invalid("contract_mismatch", message.to_owned()));
             }
             let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            Ok(declaration::toolkit(name::of(bytes).as_deref(), &imports))
+            Ok(declaration::toolkit(namespace, name::of(bytes).as_deref(), &imports))
         })
     }
 
@@ -96,7 +96,7 @@ impl World for Command {
             };
             let status = self.run(&mut *store).await?;
             let made = made::keep(store.data_mut(), given).await;
-            let printed = store.data().logs.take_output();
+            let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))
         })
     }

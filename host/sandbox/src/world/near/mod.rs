@@ -67,7 +67,8 @@ impl World for Near {
             Ok(match manifest(examined.bytes)? {
                 Some(manifest) => {
                     let (tools, left_out) = records::of_manifest(&manifest, imported);
-                    toolkit(&records::namespace_of(&manifest), &tools, &left_out)
+                    let own = records::namespace_of(&manifest);
+                    toolkit(examined.namespace.unwrap_or(&own), &tools, &left_out)
                 }
                 None => {
                     let (schema, description) = self.ask(examined).await?;
@@ -77,7 +78,7 @@ impl World for Near {
                             format!("cannot use what schema of the tool returns: {why}; ask its author to correct it");
                         invalid("description_invalid", message)
                     };
-                    toolkit(records::NAMESPACE, &[tool.map_err(refused)?], &[])
+                    toolkit(examined.namespace.unwrap_or(records::NAMESPACE), &[tool.map_err(refused)?], &[])
                 }
             })
         })

@@ -67,7 +67,8 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(SetupRequired)],
         means: "Two components offer a tool of the same qualified name.",
         cause: "Both have the same namespace.",
-        remedy: "Serve one of them, or give the tool of one another namespace.",
+        remedy: "Serve one of them, or give the tool of one another namespace: in its source, or in a copy, with `toolcell wrap \
+                 --name`, if it was not made for toolcell.",
     },
     Page {
         code: "tool_id_taken",
