@@ -17,6 +17,8 @@ pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
 struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
     #[serde(rename = "predicateType")]
     predicate_type: String,
     subject: Vec<Signed>,
@@ -41,6 +43,10 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
     if statement.predicate_type != SIGN_PREDICATE && guard!("signed_predicate") {
         let why = format!("of the type `{}`", statement.predicate_type);
         return Err(Problem::Attestation.refusal(found, &why));
+    }
+    if statement.kind != STATEMENT_TYPE {
+        let why = format!("its statement is of the type `{}`", statement.kind);
+        return Err(Problem::FormatUnknown.refusal(found, &why));
     }
     let [signed] = statement.subject.as_slice() else {
         return Err(Problem::WrongSubject.refusal(found, &format!("it names {} artifacts", statement.subject.len())));
