@@ -63,9 +63,10 @@ impl Problem {
             Self::Attestation => {
                 ("is an attestation, which says something of the artifact and does not sign it", AGAIN)
             }
-            Self::Expired => {
-                ("was made when the certificate of its signer was not valid", "ask the publisher to sign it again")
-            }
+            Self::Expired => (
+                "was made when the certificate of its signer was not valid",
+                "check the clock of this machine, or ask the publisher to sign it again",
+            ),
             Self::NotLogged => {
                 ("has no valid proof that a transparency log has it", "ask the publisher to sign it again, with a log")
             }
