@@ -55,7 +55,8 @@ impl fmt::Display for Signer {
         match self {
             Self::Identity { identity, issuer } => write!(f, "{identity} (by {issuer})"),
             Self::Key { fingerprint } => write!(f, "the key {fingerprint}"),
-            Self::Minisign { key_id, .. } => write!(f, "the minisign key {key_id}"),
+            // The id alone would show an impostor's key as the same one.
+            Self::Minisign { key_id, fingerprint } => write!(f, "the minisign key {key_id} ({fingerprint})"),
         }
     }
 }
