@@ -136,6 +136,20 @@ fn without_a_signature_nothing_is_verified() {
     place.toolcell(&["verify", "jq.wasm", "--identity=me"]).run().exits(2);
 }
 
+#[test]
+fn no_spelling_of_a_path_leads_around_the_entry_for_it() {
+    let place = Place::new();
+    place.trust("[[trust]]\nreference = \"./mine/*\"\nidentity = \"a@acme.test\"\nissuer = \"https://acme.test\"\n");
+    std::fs::create_dir(place.file("mine")).unwrap();
+    place.home.keep("mine/jq.wasm", &place.artifact);
+    std::os::unix::fs::symlink("mine/jq.wasm", place.file("link.wasm")).unwrap();
+    for spelt in ["./mine/jq.wasm", "./mine/../mine/jq.wasm", "./link.wasm"] {
+        let refused = place.toolcell(&["install", spelt, "--name=jq", "--yes", "--allow-unsigned"]).run().exits(3);
+        assert!(refused.stderr.contains("names who must have signed it"), "{spelt}: {refused:?}");
+    }
+    place.toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"]).run().exits(0);
+}
+
 /// Turns over one bit in the middle of the base64 text at this place.
 fn turned(bundle: &Value, place: &str) -> Value {
     let mut bundle = bundle.clone();
