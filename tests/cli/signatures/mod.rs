@@ -1,15 +1,18 @@
 //! `toolcell sign` and `toolcell verify`: who signed a component, and what is refused.
 
+mod bundles;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use data_encoding::BASE64;
-use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
+use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SigningKey};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 
-use crate::support::{Home, IDENTITY, ISSUER, Ran, Registry, Sigstore, Toolcell, Wanted, wat};
+use crate::support::{Home, IDENTITY, ISSUER, Mirror, Ran, Registry, Sigstore, Toolcell, Wanted, response, wat};
 
 /// A folder with the file `jq.wasm`, and a private sigstore deployment that the user trusts.
 struct Place {
@@ -246,6 +249,11 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
             "bundle.v9",
         ),
         (changed(&message, ("", "verificationMaterial"), None), "signature_malformed", "cannot be read"),
+        (
+            sigstore.message(&place.artifact, &Wanted { algorithm: &PKCS_ECDSA_P384_SHA384, ..wanted.clone() }),
+            "signature_format_unknown",
+            "EcdsaP384",
+        ),
     ];
     let unlogged = unlogged.map(|(bundle, words)| (bundle, "signature_not_logged", words));
     for (bundle, code, words) in tampered.into_iter().chain(unlogged) {
@@ -257,6 +265,36 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
     }
     place.sign(&message);
     place.verify(&[]).exits(0);
+}
+
+#[test]
+fn a_server_cannot_bring_back_an_older_signed_version() {
+    let place = Place::new();
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+    let secret = place.home.keep("signing.key", pair.sk.to_box(None).unwrap().to_string().as_bytes());
+    let signed = |version: &str| {
+        place.home.keep("release.wasm", &with_custom(&place.artifact, "version", version.as_bytes()).unwrap());
+        place.toolcell(&["sign", "release.wasm", "--key", &secret, "--force"]).run().exits(0);
+        ["release.wasm", "release.wasm.minisig"].map(|name| std::fs::read(place.file(name)).unwrap())
+    };
+    let (older, newer) = (signed("1.9.0"), signed("1.10.0"));
+    let served = Arc::new(Mutex::new(newer));
+    let shown = Arc::clone(&served);
+    let server = Mirror::new(move |request| {
+        let [component, signature] = shown.lock().unwrap().clone();
+        match request.split(' ').nth(1) {
+            Some("/jq.wasm") => response(&[], &component),
+            Some("/jq.wasm.minisig") => response(&[], &signature),
+            _ => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+        }
+    });
+    let origin = server.origin();
+    place.trust(&format!("[[trust]]\nreference = \"{origin}/*\"\nminisign = \"{}\"\n", pair.pk.to_base64()));
+    place.toolcell(&["install", &format!("{origin}/jq.wasm"), "--name=jq", "--yes"]).run().exits(0);
+    *served.lock().unwrap() = older;
+    let refused = place.toolcell(&["update", "jq", "--yes"]).run().exits(3);
+    assert!(refused.stderr.contains("[downgrade]"), "{refused:?}");
+    assert!(std::fs::read_to_string(place.file("toolcell.lock")).unwrap().contains("1.10.0"));
 }
 
 #[test]
