@@ -20,7 +20,7 @@ impl Pattern {
         Self(text.into())
     }
 
-    /// Whether it names nobody: it has no letter and no digit, so that it matches every text, or every e-mail address.
+    /// Whether it names no one in particular: without a letter and a digit it matches every text, or every e-mail address.
     pub fn is_blank(&self) -> bool {
         !self.0.contains(char::is_alphanumeric)
     }

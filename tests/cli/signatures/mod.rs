@@ -404,6 +404,8 @@ fn minisign_signs_and_its_password_is_in_no_argument() {
         place.home.keep("jq.wasm.minisig", bytes.as_bytes());
         assert_eq!(place.refused(), code, "{bytes}");
     }
+    place.home.keep("jq.wasm.minisig", format!("\n{text}").as_bytes());
+    place.verify(&[]).exits(0);
     place.home.keep("jq.wasm.minisig", text.as_bytes());
     place.home.keep("jq.wasm", b"another");
     assert_eq!(place.refused(), "signature_replayed");

@@ -67,9 +67,11 @@ impl Problem {
                 "was made when the certificate of its signer was not valid",
                 "check the clock of this machine, or ask the publisher to sign it again",
             ),
-            Self::NotLogged => {
-                ("has no valid proof that a transparency log has it", "ask the publisher to sign it again, with a log")
-            }
+            Self::NotLogged => (
+                "has no valid proof that a transparency log has it",
+                "ask the publisher to sign it again, with a log; a log that is newer than this program needs a newer \
+                     `trusted_root` in your own toolcell.toml",
+            ),
             Self::AuthorityUnknown => (
                 "has a certificate of an unknown authority",
                 "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
