@@ -81,3 +81,16 @@ pub trait Verifier: Send + Sync {
     /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
     fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_keys_with_one_id_are_shown_apart() {
+        let shown = |fingerprint: &str| {
+            Signer::Minisign { key_id: "0123456789ABCDEF".to_owned(), fingerprint: fingerprint.to_owned() }.to_string()
+        };
+        assert_ne!(shown("sha256:00"), shown("sha256:01"));
+    }
+}
