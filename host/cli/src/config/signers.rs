@@ -118,7 +118,8 @@ fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     let path = plain_path(&path).to_string_lossy().into_owned();
     let named = path.split('*').next().unwrap_or_default().rfind('/').unwrap_or_default();
     let (folder, rest) = path.split_at(named);
-    let folder = Path::new(folder).canonicalize().map_or(folder.to_owned(), |folder| folder.to_string_lossy().into_owned());
+    let folder =
+        Path::new(folder).canonicalize().map_or(folder.to_owned(), |folder| folder.to_string_lossy().into_owned());
     Ok(Pattern::new(format!("{}{rest}", folder.trim_end_matches('/'))))
 }
 
