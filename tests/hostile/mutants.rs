@@ -270,6 +270,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("signatures_max", &[], &["unit:signature::"]),
     ("signature_bytes", &[], &["cli::signatures::a_signature_that_is_cut"]),
     ("bundle_ambiguity", &[], &["cli::signatures::bundles::a_bundle_that_could"]),
+    ("signature_words", &[], &["cli::signatures::bundles::what_a_signature_says"]),
     ("signed_predicate", &[], &["cli::signatures::each_tampered_bundle"]),
     ("signed_digest", &[], &["unit:signature::"]),
     ("managed_key", &[], &["cli::signatures::a_managed_key"]),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
@@ -53,12 +54,18 @@ pub enum Signer {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Identity { identity, issuer } => write!(f, "{identity} (by {issuer})"),
+            Self::Identity { identity, issuer } => write!(f, "{} (by {})", quoted(identity), quoted(issuer)),
             Self::Key { fingerprint } => write!(f, "the key {fingerprint}"),
             // The id alone would show an impostor's key as the same one.
             Self::Minisign { key_id, fingerprint } => write!(f, "the minisign key {key_id} ({fingerprint})"),
         }
     }
+}
+
+/// `text`, which a signature brought, without anything that begins a line of its own, controls a terminal or misleads:
+/// before a signature is verified, anyone may have written it.
+pub(crate) fn quoted(text: &str) -> String {
+    if guard!("signature_words") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() }
 }
 
 /// What verification found.

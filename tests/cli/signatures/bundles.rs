@@ -29,6 +29,22 @@ fn a_bundle_that_could_mean_two_things_is_refused() {
     place.verify(&[]).exits(0);
 }
 
+#[test]
+fn what_a_signature_says_begins_no_line_of_its_own() {
+    let place = Place::new();
+    let message = place.sigstore.message(&place.artifact, &Wanted::default());
+    let identity = Wanted { identity: "a@acme.test\ntrusted: release@acme.test", ..Wanted::default() };
+    for (bundle, code, words) in [
+        (changed(&message, ("", "mediaType"), Some(json!("x\ntrusted: release@acme.test"))), 3, "x\\u{a}trusted"),
+        (place.sigstore.message(&place.artifact, &identity), 6, "a@acme.test\\u{a}trusted"),
+    ] {
+        place.sign(&bundle);
+        let ran = place.verify(&[]).exits(code);
+        assert!(ran.stdout.contains(words), "{ran:?}");
+        assert!(!ran.stdout.lines().chain(ran.stderr.lines()).any(|line| line.starts_with("trusted:")), "{ran:?}");
+    }
+}
+
 /// The token of the timestamp of a bundle.
 const TOKEN: &str = "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp";
 

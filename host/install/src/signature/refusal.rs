@@ -5,7 +5,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
 use crate::digest::Digest;
 use crate::reference::Reference;
-use crate::verifier::Signer;
+use crate::verifier::{Signer, quoted};
 
 /// Maximum length of what is quoted from a signature, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
@@ -90,7 +90,7 @@ impl Problem {
     pub(super) fn refusal(self, found: &str, why: &str) -> Refusal {
         let (what, next) = self.words();
         let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
-        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        let why = if why.is_empty() { why } else { format!(" ({})", quoted(&why)) };
         refused(self.code(), format!("the signature {found} {what}{why}; {next}"))
     }
 }
