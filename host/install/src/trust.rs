@@ -156,11 +156,7 @@ impl TrustPolicy {
 /// a host or a path must not lead around an entry. A file has its own path and that which links lead to.
 fn names(reference: &Reference) -> Vec<String> {
     match reference {
-        Reference::Registry(registry) => {
-            let spelt = registry.name();
-            let (host, repository) = spelt.split_once('/').unwrap_or((spelt.as_str(), ""));
-            vec![plain_repository(&plain_host(host, "443"), repository)]
-        }
+        Reference::Registry(registry) => vec![plain_repository(&registry.host, &registry.repository)],
         Reference::Url(url) => {
             let mut url = url.clone();
             let host = url.host_str().map(|host| host.trim_end_matches('.').to_owned());
@@ -187,9 +183,10 @@ pub fn plain_host(host: &str, default_port: &str) -> String {
     }
 }
 
-/// The one spelling of a repository in patterns: docker's registry has several hosts, and short names.
+/// The one spelling of a repository: docker's registry has several hosts, and short names.
 pub fn plain_repository(host: &str, repository: &str) -> String {
-    match registry::is_docker_hub(host) {
+    let host = plain_host(host, "443");
+    match registry::is_docker_hub(&host) {
         true if repository.contains(['/', '*']) => format!("docker.io/{repository}"),
         true => format!("docker.io/library/{repository}"),
         false => format!("{host}/{repository}"),

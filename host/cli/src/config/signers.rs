@@ -108,7 +108,7 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     );
     let word = word.to_ascii_lowercase();
     let (host, repository) = word.split_once('/').unwrap_or((word.as_str(), ""));
-    Ok(Pattern::new(plain_repository(&plain_host(host, "443"), repository)))
+    Ok(Pattern::new(plain_repository(host, repository)))
 }
 
 /// The files that `word` names. The folder before its first `*` is the one that links lead to, as that of the files that

@@ -244,6 +244,8 @@ mod tests {
         for (payload, code) in [
             (payload("ghcr.io/acme/jq", SIGN_PREDICATE), None),
             (payload("ghcr.io/acme/jq:2", SIGN_PREDICATE), None),
+            (payload("GHCR.io:443/acme/jq@sha256:00", SIGN_PREDICATE), None),
+            (payload("ghcr.io", SIGN_PREDICATE), Some("signature_wrong_subject")),
             (payload("ghcr.io/acme/jq2", SIGN_PREDICATE), Some("signature_wrong_subject")),
             (payload("", "https://slsa.dev/provenance/v1"), Some("signature_is_attestation")),
             (earlier, Some("signature_format_unknown")),

@@ -6,6 +6,7 @@ use toolcell_core::record::Refusal;
 use super::refusal::{self, Problem};
 use crate::digest::Digest;
 use crate::reference::Reference;
+use crate::trust::plain_repository;
 use crate::verifier::Subject;
 
 /// Type of the payload of an envelope.
@@ -67,6 +68,7 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
 /// Whether `name`, the name of the artifact in a statement, is that of `reference`. Most statements have none.
 fn is_named(name: &str, reference: &Reference) -> bool {
     let Reference::Registry(registry) = reference else { return true };
-    let rest = name.strip_prefix(&registry.name());
-    name.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@']))
+    let Some((host, rest)) = name.split_once('/') else { return name.is_empty() };
+    let repository = rest.split([':', '@']).next().unwrap_or_default();
+    plain_repository(host, repository) == plain_repository(&registry.host, &registry.repository)
 }
