@@ -117,8 +117,15 @@ impl Sign {
         let (Some(manifest), Reference::Registry(to)) = (resolved.manifest, reference) else {
             return Err(Refusal::host_fault("an artifact of a registry has a manifest").into());
         };
-        let made = key.sign_manifest(&manifest.bytes)?;
         let digest = manifest.digest;
+        if !reference.is_pinned() {
+            // The registry decides what a tag stands for, and the user may have looked at something else.
+            show::say(&format!(
+                "{reference} stands for {digest}, which is signed; {}@{digest} names it for ever",
+                to.name()
+            ));
+        }
+        let made = key.sign_manifest(&manifest.bytes)?;
         if let Some(output) = &self.output {
             wrap::write(output, &made.bytes, self.force)?;
             return Ok(Done { signed: output.display().to_string(), digest, key });
