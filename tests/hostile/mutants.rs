@@ -270,6 +270,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("jwt_expiry", &[], &["unit:server::otc::token::"]),
     ("signatures_max", &[], &["unit:signature::"]),
     ("signature_bytes", &[], &["cli::signatures::a_signature_that_is_cut"]),
+    ("bundle_ambiguity", &[], &["cli::signatures::bundles::a_bundle_that_could"]),
+    ("signature_words", &[], &["cli::signatures::bundles::what_a_signature_says"]),
     ("signed_predicate", &[], &["cli::signatures::each_tampered_bundle"]),
     ("signed_digest", &[], &["unit:signature::"]),
     ("managed_key", &[], &["cli::signatures::a_managed_key"]),
@@ -287,6 +289,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
+    ("unordered_versions", &[], &["unit:plan::tests::a_signed_version"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
     ("changed_words", &[], &["cli::install::updates::changed_words"]),
 ];

@@ -14,6 +14,7 @@ mod schemas;
 mod server;
 mod sigstore;
 mod special;
+mod timestamps;
 mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};

@@ -3,10 +3,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use data_encoding::{BASE64, HEXLOWER};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, SigningKey, date_time_ymd,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
+    date_time_ymd,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+use super::timestamps::Timestamps;
 
 /// Who the certificates of [`Sigstore`] are for, unless a test says otherwise.
 pub(crate) const IDENTITY: &str = "release@acme.test";
@@ -15,12 +18,14 @@ pub(crate) const ISSUER: &str = "https://accounts.acme.test";
 pub(crate) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 const STARTED: &str = "2020-01-01T00:00:00Z";
 
-/// A private sigstore deployment: an authority for certificates, a log of certificates, and a log of signatures.
+/// A private sigstore deployment: an authority for certificates, a log of certificates, a log of signatures, and an
+/// authority for timestamps.
 pub(crate) struct Sigstore {
     authority: Issuer<'static, KeyPair>,
     authority_der: Vec<u8>,
     certificates: KeyPair,
     signatures: KeyPair,
+    timestamps: Timestamps,
 }
 
 /// What a test wants of a signature.
@@ -34,11 +39,25 @@ pub(crate) struct Wanted {
     pub(crate) predicate: &'static str,
     /// How many artifacts a statement names.
     pub(crate) subjects: usize,
+    /// Whether the entry is one of Rekor v2, which has no time.
+    pub(crate) is_rekor_v2: bool,
+    pub(crate) is_timestamped: bool,
+    /// Of the signer's key.
+    pub(crate) algorithm: &'static SignatureAlgorithm,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { identity: IDENTITY, age: 60, in_certificate_log: true, predicate: SIGN_PREDICATE, subjects: 1 }
+        Self {
+            identity: IDENTITY,
+            age: 60,
+            in_certificate_log: true,
+            predicate: SIGN_PREDICATE,
+            subjects: 1,
+            is_rekor_v2: false,
+            is_timestamped: false,
+            algorithm: &PKCS_ECDSA_P256_SHA256,
+        }
     }
 }
 
@@ -57,12 +76,10 @@ impl Sigstore {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let authority_der = params.self_signed(&key).unwrap().der().to_vec();
-        Self {
-            authority: Issuer::new(params, key),
-            authority_der,
-            certificates: KeyPair::generate().unwrap(),
-            signatures: KeyPair::generate().unwrap(),
-        }
+        let authority = Issuer::new(params, key);
+        let timestamps = Timestamps::new(&authority);
+        let (certificates, signatures) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        Self { authority, authority_der, certificates, signatures, timestamps }
     }
 
     /// The trusted root of this deployment.
@@ -89,7 +106,15 @@ impl Sigstore {
                 "validFor": { "start": STARTED },
             }],
             "ctlogs": [log(&self.certificates)],
-            "timestampAuthorities": [],
+            "timestampAuthorities": [{
+                "subject": { "organization": "acme", "commonName": "acme" },
+                "uri": "https://timestamps.acme.test",
+                "certChain": { "certificates": [
+                    { "rawBytes": BASE64.encode(self.timestamps.certificate()) },
+                    { "rawBytes": BASE64.encode(&self.authority_der) },
+                ] },
+                "validFor": { "start": STARTED },
+            }],
         })
     }
 
@@ -98,7 +123,7 @@ impl Sigstore {
         let certified = self.certify(wanted);
         let signature = certified.key.sign(artifact).unwrap();
         let digest = Sha256::digest(artifact);
-        let body = json!({
+        let first = json!({
             "apiVersion": "0.0.1",
             "kind": "hashedrekord",
             "spec": {
@@ -109,7 +134,8 @@ impl Sigstore {
                 },
             },
         });
-        let mut bundle = self.bundle(&certified, wanted, "hashedrekord", &body);
+        let body = if wanted.is_rekor_v2 { second(&certified, artifact, &signature) } else { first };
+        let mut bundle = self.bundle(&certified, wanted, ("hashedrekord", &body), &signature);
         bundle["messageSignature"] = json!({
             "messageDigest": { "algorithm": "SHA2_256", "digest": BASE64.encode(&digest) },
             "signature": BASE64.encode(&signature),
@@ -130,9 +156,10 @@ impl Sigstore {
         .to_string();
         let kind = "application/vnd.in-toto+json";
         let message = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
-        let signature = BASE64.encode(&certified.key.sign(message.as_bytes()).unwrap());
+        let raw = certified.key.sign(message.as_bytes()).unwrap();
+        let signature = BASE64.encode(&raw);
         let hash = json!({ "algorithm": "sha256", "value": HEXLOWER.encode(&Sha256::digest(payload.as_bytes())) });
-        let body = json!({
+        let first = json!({
             "apiVersion": "0.0.1",
             "kind": "dsse",
             "spec": {
@@ -141,7 +168,9 @@ impl Sigstore {
                 "signatures": [{ "signature": signature, "verifier": BASE64.encode(pem(&certified.der).as_bytes()) }],
             },
         });
-        let mut bundle = self.bundle(&certified, wanted, "dsse", &body);
+        let second = second(&certified, message.as_bytes(), &raw);
+        let entry = if wanted.is_rekor_v2 { ("hashedrekord", &second) } else { ("dsse", &first) };
+        let mut bundle = self.bundle(&certified, wanted, entry, &raw);
         bundle["dsseEnvelope"] = json!({
             "payload": BASE64.encode(payload.as_bytes()),
             "payloadType": kind,
@@ -151,7 +180,7 @@ impl Sigstore {
     }
 
     /// A bundle without its content, whose log entry has this body. The entry is the second one of its log.
-    fn bundle(&self, certified: &Certified, wanted: &Wanted, kind: &str, body: &Value) -> Value {
+    fn bundle(&self, certified: &Certified, wanted: &Wanted, (kind, body): (&str, &Value), signature: &[u8]) -> Value {
         let body = body.to_string();
         let time = certified.begins + wanted.age;
         let promised = format!(
@@ -164,7 +193,7 @@ impl Sigstore {
         let root = BASE64.encode(&Sha256::digest([&[1][..], &sibling, &leaf].concat()));
         let note = format!("log.acme.test\n2\n{root}\n");
         let signed = [&id(&self.signatures)[..4], &self.signatures.sign(note.as_bytes()).unwrap()].concat();
-        json!({
+        let mut bundle = json!({
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {
                 "certificate": { "rawBytes": BASE64.encode(&certified.der) },
@@ -186,11 +215,23 @@ impl Sigstore {
                     "canonicalizedBody": BASE64.encode(body.as_bytes()),
                 }],
             },
-        })
+        });
+        let material = &mut bundle["verificationMaterial"];
+        if wanted.is_rekor_v2 {
+            let entry = material["tlogEntries"][0].as_object_mut().unwrap();
+            entry.remove("integratedTime");
+            entry.remove("inclusionPromise");
+            entry["kindVersion"]["version"] = json!("0.0.2");
+        }
+        if wanted.is_timestamped {
+            let token = BASE64.encode(&self.timestamps.token(signature, time));
+            material["timestampVerificationData"] = json!({ "rfc3161Timestamps": [{ "signedTimestamp": token }] });
+        }
+        bundle
     }
 
     fn certify(&self, wanted: &Wanted) -> Certified {
-        let key = KeyPair::generate().unwrap();
+        let key = KeyPair::generate_for(wanted.algorithm).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let begins = now - wanted.age - 5;
         let mut params = CertificateParams::default();
@@ -227,6 +268,24 @@ impl Sigstore {
     }
 }
 
+/// What Rekor v2 logs of a `signature` of these bytes.
+fn second(certified: &Certified, signed: &[u8], signature: &[u8]) -> Value {
+    json!({
+        "apiVersion": "0.0.2",
+        "kind": "hashedrekord",
+        "spec": { "hashedRekordV002": {
+            "data": { "algorithm": "SHA2_256", "digest": BASE64.encode(&Sha256::digest(signed)) },
+            "signature": {
+                "content": BASE64.encode(signature),
+                "verifier": {
+                    "x509Certificate": { "rawBytes": BASE64.encode(&certified.der) },
+                    "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+                },
+            },
+        } },
+    })
+}
+
 /// The id of a log.
 fn id(key: &KeyPair) -> Vec<u8> {
     Sha256::digest(key.subject_public_key_info()).to_vec()
@@ -243,17 +302,18 @@ fn prefixed(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-/// A value in DER, of less than 256 bytes.
-fn der(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(content.len()).unwrap();
-    match length < 128 {
-        true => [&[tag, length][..], content].concat(),
-        false => [&[tag, 0x81, length][..], content].concat(),
+/// A value in DER, of less than 65,536 bytes.
+pub(super) fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    match (high, low) {
+        (0, 0..128) => [&[tag, low][..], content].concat(),
+        (0, _) => [&[tag, 0x81, low][..], content].concat(),
+        _ => [&[tag, 0x82, high, low][..], content].concat(),
     }
 }
 
 /// The first value inside of a sequence in DER, with its header.
-fn first_inside(sequence: &[u8]) -> &[u8] {
+pub(super) fn first_inside(sequence: &[u8]) -> &[u8] {
     let (header, _) = lengths(sequence);
     let inside = &sequence[header..];
     let (header, content) = lengths(inside);
@@ -261,7 +321,7 @@ fn first_inside(sequence: &[u8]) -> &[u8] {
 }
 
 /// The lengths of the header and the content of the value that `bytes` begin with.
-fn lengths(bytes: &[u8]) -> (usize, usize) {
+pub(super) fn lengths(bytes: &[u8]) -> (usize, usize) {
     match bytes[1] {
         short @ 0..128 => (2, usize::from(short)),
         long => {

@@ -56,6 +56,13 @@ pub enum Change {
         /// The version that would replace it.
         after: String,
     },
+    /// A version of which cannot be told whether it is older.
+    Unordered {
+        /// The version in the lock.
+        before: String,
+        /// The version that would replace it.
+        after: String,
+    },
     /// It had a version, and has none.
     Unversioned {
         /// The version in the lock.
@@ -143,8 +150,12 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
 fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
     let Some(before) = &old.version else { return Ok(Vec::new()) };
     let Some(after) = &new.version else { return Ok(vec![Change::Unversioned { before: before.clone() }]) };
-    if compare(after, before) != Some(Ordering::Less) {
-        return Ok(Vec::new());
+    match compare(after, before) {
+        Some(Ordering::Less) => {}
+        None if after != before && guard!("unordered_versions") => {
+            return Ok(vec![Change::Unordered { before: before.clone(), after: after.clone() }]);
+        }
+        _ => return Ok(Vec::new()),
     }
     if old.signer.is_some() && guard!("downgrades") {
         let message = format!(
@@ -261,6 +272,11 @@ mod tests {
         let unsigned = Version { entry: Entry { signer: None, ..signed.entry }, declared: None };
         let older = Version { entry: Entry { signer: None, ..older.entry }, declared: None };
         assert_eq!(kinds(&Plan::new(Some(&unsigned), &older).unwrap()), ["older"]);
+        // A name such as a date or a commit in place of a number must not bring an older version back unseen.
+        let unordered = version(|entry| entry.version = Some("nightly".to_owned()));
+        let plan = Plan::new(Some(&version(|_| {})), &unordered).unwrap();
+        assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["unordered".to_owned()]));
+        assert!(Plan::new(Some(&unordered), &unordered).unwrap().is_same);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Whom the user trusts to sign what: the `[[trust]]` entries of `toolcell.toml`.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::reference::Reference;
+use crate::registry;
 use crate::signature::{ManagedKey, MinisignKey};
 use crate::verifier::Signer;
 
@@ -19,9 +20,9 @@ impl Pattern {
         Self(text.into())
     }
 
-    /// Whether it says nothing: it is empty, or matches every text.
+    /// Whether it names no one in particular: without a letter and a digit it matches every text, or every e-mail address.
     pub fn is_blank(&self) -> bool {
-        self.0.trim_matches('*').trim().is_empty()
+        !self.0.contains(char::is_alphanumeric)
     }
 
     /// Whether `text` matches. Takes time in proportion to the product of both lengths.
@@ -80,9 +81,11 @@ pub struct TrustEntry {
 }
 
 impl TrustEntry {
-    /// Whether it is about what is called `name`. Only a pattern that is a path is about files, which may be unsigned.
-    fn covers(&self, name: &str) -> bool {
-        self.reference.0.starts_with('/') == name.starts_with('/') && self.reference.matches(name)
+    /// Whether it is about what has one of these `names`. Only a pattern that is a path is about files, which may be
+    /// unsigned.
+    fn covers(&self, names: &[String]) -> bool {
+        let is_of_files = self.reference.0.starts_with('/');
+        names.iter().any(|name| is_of_files == name.starts_with('/') && self.reference.matches(name))
     }
 }
 
@@ -129,9 +132,9 @@ impl TrustPolicy {
     /// Returns the place of an entry of a file that names `reference`, and none of `signers` for it; `None` if there is
     /// no such file.
     pub fn unmet(&self, reference: &Reference, signers: &[&Signer]) -> Option<&str> {
-        let name = name(reference);
+        let names = names(reference);
         self.files.iter().find_map(|file| {
-            let mut of_reference = file.iter().filter(|entry| entry.covers(&name)).peekable();
+            let mut of_reference = file.iter().filter(|entry| entry.covers(&names)).peekable();
             let first = of_reference.peek()?.place.as_str();
             let is_met = of_reference.any(|entry| signers.iter().any(|signer| entry.signer.is(signer)));
             (!is_met).then_some(first)
@@ -140,8 +143,8 @@ impl TrustPolicy {
 
     /// Whether an entry names `signer` for `reference`.
     pub fn names(&self, reference: &Reference, signer: &Signer) -> bool {
-        let name = name(reference);
-        self.entries().any(|entry| entry.covers(&name) && entry.signer.is(signer))
+        let names = names(reference);
+        self.entries().any(|entry| entry.covers(&names) && entry.signer.is(signer))
     }
 
     fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
@@ -149,12 +152,60 @@ impl TrustPolicy {
     }
 }
 
-/// What patterns are compared with: a version is no part of it, because a signer signs all of them.
-fn name(reference: &Reference) -> String {
+/// What patterns are compared with: a version is no part of it, because a signer signs all of them. Another spelling of
+/// a host or a path must not lead around an entry. A file has its own path and that which links lead to.
+fn names(reference: &Reference) -> Vec<String> {
     match reference {
-        Reference::Registry(registry) => registry.name(),
-        other => other.to_string(),
+        Reference::Registry(registry) => vec![plain_repository(&registry.host, &registry.repository)],
+        Reference::Url(url) => {
+            let mut url = url.clone();
+            let host = url.host_str().map(|host| host.trim_end_matches('.').to_owned());
+            // A host that cannot be set stays as it is written.
+            let _ = url.set_host(host.as_deref());
+            vec![url.to_string()]
+        }
+        Reference::Path(path) => {
+            let spelt = plain_path(path);
+            let linked = path.canonicalize().ok().filter(|linked| *linked != spelt);
+            [Some(spelt), linked].into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect()
+        }
     }
+}
+
+/// The one spelling of a host in patterns: in lower case, without `default_port` and without the dot of the root.
+pub fn plain_host(host: &str, default_port: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    let host = host.strip_suffix(default_port).and_then(|host| host.strip_suffix(':')).unwrap_or(&host);
+    match host.split_once(':') {
+        // An address of IPv6 has colons of its own.
+        Some((name, port)) if !host.starts_with('[') => format!("{}:{port}", name.trim_end_matches('.')),
+        _ => host.trim_end_matches('.').to_owned(),
+    }
+}
+
+/// The one spelling of a repository: docker's registry has several hosts, and short names.
+pub fn plain_repository(host: &str, repository: &str) -> String {
+    let host = plain_host(host, "443");
+    match registry::is_docker_hub(&host) {
+        true if repository.contains(['/', '*']) => format!("docker.io/{repository}"),
+        true => format!("docker.io/library/{repository}"),
+        false => format!("{host}/{repository}"),
+    }
+}
+
+/// `path` without `.` and `..`.
+pub fn plain_path(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -180,13 +231,55 @@ mod tests {
         ] {
             assert_eq!(pattern(words).matches(text), expected, "{words} {text}");
         }
-        assert!(["*", "", "**"].into_iter().all(|blank| pattern(blank).is_blank()));
+        assert!(["*", "", "**", "*@*", "*.*", "* *"].into_iter().all(|blank| pattern(blank).is_blank()));
         assert!(!pattern("*@example.org").is_blank());
     }
 
     fn entry(reference: &str, identity: &str) -> TrustEntry {
         let signer = TrustedSigner::Identity { identity: pattern(identity), issuer: "https://issuer.test".to_owned() };
         TrustEntry { reference: pattern(reference), signer, place: format!("{reference} {identity}") }
+    }
+
+    #[test]
+    fn no_spelling_of_a_reference_leads_around_its_entry() {
+        let mut policy = TrustPolicy::default();
+        policy.add(
+            ["ghcr.io/acme/*", "docker.io/library/jq", "docker.io/acme/jq", "https://example.org/*", "/tools/*"]
+                .map(|reference| entry(reference, "a@acme.test"))
+                .into(),
+        );
+        for (reference, is_named) in [
+            ("ghcr.io/acme/jq:1", true),
+            ("GHCR.io:443/acme/jq:1", true),
+            ("ghcr.io./acme/jq", true),
+            ("ghcr.io.:443/acme/jq", true),
+            ("ghcr.io:8443/acme/jq", false),
+            ("docker.io/jq:1", true),
+            ("index.docker.io/library/jq", true),
+            ("registry-1.docker.io/acme/jq", true),
+            ("docker.io/other/jq", false),
+            ("https://example.org./jq.wasm", true),
+            ("https://EXAMPLE.org:443/jq.wasm", true),
+            ("https://example.org.evil.test/jq.wasm", false),
+            ("/other/../tools/jq.wasm", true),
+            ("/tools/../other/jq.wasm", false),
+        ] {
+            let reference = Reference::parse(reference, "/".as_ref()).unwrap();
+            assert_eq!(policy.unmet(&reference, &[]).is_some(), is_named, "{reference}");
+        }
+    }
+
+    #[test]
+    fn a_link_leads_around_no_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("tools")).unwrap();
+        std::fs::write(root.join("tools/jq.wasm"), "").unwrap();
+        std::os::unix::fs::symlink("tools/jq.wasm", root.join("link.wasm")).unwrap();
+        let mut policy = TrustPolicy::default();
+        policy.add(vec![entry(&format!("{}/tools/*", root.display()), "a@acme.test")]);
+        assert!(policy.unmet(&Reference::parse("./link.wasm", &root).unwrap(), &[]).is_some());
+        assert!(policy.unmet(&Reference::parse("./other.wasm", &root).unwrap(), &[]).is_none());
     }
 
     #[test]

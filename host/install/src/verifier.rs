@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
@@ -53,11 +54,18 @@ pub enum Signer {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Identity { identity, issuer } => write!(f, "{identity} (by {issuer})"),
+            Self::Identity { identity, issuer } => write!(f, "{} (by {})", quoted(identity), quoted(issuer)),
             Self::Key { fingerprint } => write!(f, "the key {fingerprint}"),
-            Self::Minisign { key_id, .. } => write!(f, "the minisign key {key_id}"),
+            // The id alone would show an impostor's key as the same one.
+            Self::Minisign { key_id, fingerprint } => write!(f, "the minisign key {key_id} ({fingerprint})"),
         }
     }
+}
+
+/// `text`, which a signature brought, without anything that begins a line of its own, controls a terminal or misleads:
+/// before a signature is verified, anyone may have written it.
+pub(crate) fn quoted(text: &str) -> String {
+    if guard!("signature_words") { visible(text, Whitespace::WrittenOut) } else { text.to_owned() }
 }
 
 /// What verification found.
@@ -79,4 +87,17 @@ pub trait Verifier: Send + Sync {
     ///
     /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
     fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_keys_with_one_id_are_shown_apart() {
+        let shown = |fingerprint: &str| {
+            Signer::Minisign { key_id: "0123456789ABCDEF".to_owned(), fingerprint: fingerprint.to_owned() }.to_string()
+        };
+        assert_ne!(shown("sha256:00"), shown("sha256:01"));
+    }
 }

@@ -21,8 +21,9 @@ use super::{install, runtime, show, signed, wrap};
 /// Signs a component with the user's own key.
 #[derive(Debug, Args)]
 #[command(after_help = "The signature is a sigstore bundle, as cosign makes it, or one of minisign.\n\n\
-                        Keys: PKCS #8 in PEM (`openssl genpkey -algorithm ed25519 -out key.pem`), for Ed25519 or for ECDSA \
-                        on P-256; those of `cosign generate-key-pair`, and of `minisign -G`.\n\n\
+                        Keys: PKCS #8 in PEM, for ECDSA on P-256 (`openssl genpkey -algorithm EC -pkeyopt \
+                        ec_paramgen_curve:P-256 -out key.pem`) or for Ed25519; those of `cosign generate-key-pair`, and \
+                        of `minisign -G`. cosign does not verify files that were signed with Ed25519.\n\n\
                         Examples:\n  toolcell sign jq.wasm --key cosign.key\n  \
                         toolcell sign jq.wasm --key minisign.key --password-file password\n  \
                         toolcell sign ghcr.io/me/jq:1.2 --key cosign.key")]
@@ -116,8 +117,15 @@ impl Sign {
         let (Some(manifest), Reference::Registry(to)) = (resolved.manifest, reference) else {
             return Err(Refusal::host_fault("an artifact of a registry has a manifest").into());
         };
-        let made = key.sign_manifest(&manifest.bytes)?;
         let digest = manifest.digest;
+        if !reference.is_pinned() {
+            // The registry decides what a tag stands for, and the user may have looked at something else.
+            show::say(&format!(
+                "{reference} stands for {digest}, which is signed; {}@{digest} names it for ever",
+                to.name()
+            ));
+        }
+        let made = key.sign_manifest(&manifest.bytes)?;
         if let Some(output) = &self.output {
             wrap::write(output, &made.bytes, self.force)?;
             return Ok(Done { signed: output.display().to_string(), digest, key });

@@ -144,7 +144,7 @@ impl Verify {
 
 fn public_key(file: &Path) -> anyhow::Result<TrustedSigner> {
     let text = signed::small_text(file)?;
-    let read = match text.starts_with("-----") {
+    let read = match text.trim_start().starts_with("-----") {
         true => ManagedKey::parse(&text).map(TrustedSigner::Key),
         false => MinisignKey::parse(&text).map(TrustedSigner::Minisign),
     };

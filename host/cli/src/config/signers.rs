@@ -6,7 +6,9 @@ use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use toolcell_core::record::RuleSource;
 use toolcell_install::signature::{ManagedKey, MinisignKey};
-use toolcell_install::trust::{ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner};
+use toolcell_install::trust::{
+    ENTRIES_MAX, Pattern, TrustEntry, TrustPolicy, TrustedSigner, plain_host, plain_path, plain_repository,
+};
 
 use super::Word;
 use super::file::ConfigFile;
@@ -87,11 +89,13 @@ pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner>
 fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
     let word = word.strip_prefix("oci://").unwrap_or(word);
     if word.starts_with(['.', '/']) {
-        let path = std::path::absolute(folder.join(word)).context("[[trust]] reference")?;
-        return Ok(Pattern::new(path.to_string_lossy()));
+        return files(word, folder);
     }
-    if word.contains("://") || word == "*" {
+    if word == "*" {
         return Ok(Pattern::new(word));
+    }
+    if let Some((scheme, rest)) = word.split_once("://") {
+        return url(scheme, rest);
     }
     let (_, last) = word.rsplit_once('/').with_context(|| {
         format!(
@@ -102,7 +106,34 @@ fn pattern(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
         !last.contains([':', '@']),
         "[[trust]] reference: {word:?} has a tag or a digest; name the repository, because an entry is for all its versions"
     );
-    Ok(Pattern::new(word.to_ascii_lowercase()))
+    let word = word.to_ascii_lowercase();
+    let (host, repository) = word.split_once('/').unwrap_or((word.as_str(), ""));
+    Ok(Pattern::new(plain_repository(host, repository)))
+}
+
+/// The files that `word` names. The folder before its first `*` is the one that links lead to, as that of the files that
+/// are compared with it.
+fn files(word: &str, folder: &Path) -> anyhow::Result<Pattern> {
+    let path = std::path::absolute(folder.join(word)).context("[[trust]] reference")?;
+    let path = plain_path(&path).to_string_lossy().into_owned();
+    let named = path.split('*').next().unwrap_or_default().rfind('/').unwrap_or_default();
+    let (folder, rest) = path.split_at(named);
+    let folder =
+        Path::new(folder).canonicalize().map_or(folder.to_owned(), |folder| folder.to_string_lossy().into_owned());
+    Ok(Pattern::new(format!("{}{rest}", folder.trim_end_matches('/'))))
+}
+
+/// The URLs that begin with this scheme, spelt as references are.
+fn url(scheme: &str, rest: &str) -> anyhow::Result<Pattern> {
+    let scheme = scheme.to_ascii_lowercase();
+    let default_port = match scheme.as_str() {
+        "https" => "443",
+        "http" => "80",
+        _ => bail!("[[trust]] reference: `{scheme}` is not `https`, so it would match nothing"),
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.is_empty() && !host.ends_with('*') { "/" } else { path };
+    Ok(Pattern::new(format!("{scheme}://{}{path}", plain_host(host, default_port))))
 }
 
 #[cfg(test)]
@@ -128,6 +159,32 @@ mod tests {
         assert_eq!(read.minisign_keys().count(), 1);
         let error = policy(RuleSource::ProjectSettings, &text).unwrap_err().to_string();
         assert!(error.contains("`trusted_root` has no effect in a project's file"), "{error}");
+    }
+
+    #[test]
+    fn a_reference_is_spelt_as_those_that_it_is_compared_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("real/tools")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        let root = root.to_string_lossy();
+        for (word, expected) in [
+            ("GHCR.io:443/Acme/*", "ghcr.io/acme/*".to_owned()),
+            ("docker.io/jq", "docker.io/library/jq".to_owned()),
+            ("index.docker.io/*", "docker.io/*".to_owned()),
+            ("HTTPS://Example.org:443/Tools/*", "https://example.org/Tools/*".to_owned()),
+            ("https://example.org", "https://example.org/".to_owned()),
+            ("https://*", "https://*".to_owned()),
+            ("http://127.0.0.1:8000/*", "http://127.0.0.1:8000/*".to_owned()),
+            ("./tools/*", format!("{root}/real/tools/*")),
+            ("../link/tools/jq.wasm", format!("{root}/real/tools/jq.wasm")),
+            ("/*", "/*".to_owned()),
+            ("*", "*".to_owned()),
+        ] {
+            let folder = Path::new(&*root).join("link");
+            assert_eq!(pattern(word, &folder).unwrap(), Pattern::new(expected), "{word}");
+        }
+        assert!(pattern("ftp://example.org/*", Path::new("/")).unwrap_err().to_string().contains("match nothing"));
     }
 
     #[test]

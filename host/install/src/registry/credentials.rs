@@ -15,6 +15,8 @@ use tokio::process::Command;
 use toolcell_core::record::{ErrorClass, Refusal};
 use zeroize::Zeroizing;
 
+use super::is_docker_hub;
+
 /// Maximum size of docker's configuration, and of what a helper prints, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 const HELPER_BYTES_MAX: u64 = 64 << 10;
@@ -22,9 +24,8 @@ const HELPER_BYTES_MAX: u64 = 64 << 10;
 const HELPER_TIME: Duration = Duration::from_secs(60);
 /// The user of an answer whose secret is an identity token.
 const TOKEN_USER: &str = "<token>";
-/// The name under which docker keeps the credentials for its own registry, and the names of that registry.
+/// The name under which docker keeps the credentials for its own registry.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
-const DOCKER_HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
 /// The credentials for one registry. No message and no `Debug` shows them.
 #[derive(Clone, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Credentials {
         let Some(config) = read(file)? else { return Ok(None) };
         let helper = config.helpers.iter().find(|(known, _)| is_for(known, host));
         let helper = helper.map(|(known, helper)| (known.as_str(), helper));
-        let server = if DOCKER_HUB_HOSTS.contains(&host) { DOCKER_HUB } else { host };
+        let server = if is_docker_hub(host) { DOCKER_HUB } else { host };
         if let Some((server, helper)) = helper.or(config.store.as_ref().map(|store| (server, store)))
             && let Some(found) = ask(helper, server).await?
         {
@@ -149,8 +150,8 @@ impl AuthEntry {
 
 /// Whether the entry `known` is for the registry `host`: docker also writes URLs.
 fn is_for(known: &str, host: &str) -> bool {
-    if DOCKER_HUB_HOSTS.contains(&host) {
-        return known == DOCKER_HUB || DOCKER_HUB_HOSTS.contains(&known);
+    if is_docker_hub(host) {
+        return known == DOCKER_HUB || is_docker_hub(known);
     }
     let known = known.strip_prefix("https://").or(known.strip_prefix("http://")).unwrap_or(known);
     known.split('/').next().is_some_and(|known| known.eq_ignore_ascii_case(host))

@@ -39,6 +39,11 @@ const ERROR_BYTES_MAX: usize = 8 << 10;
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
+/// Whether `host` is one of those of docker's registry.
+pub(crate) fn is_docker_hub(host: &str) -> bool {
+    DOCKER_HUB.contains(&host) || host == DOCKER_HUB_HOST
+}
+
 /// How registries are reached.
 #[derive(Clone, Debug)]
 pub struct RegistrySettings {

@@ -3,14 +3,18 @@
 use serde_json::Value;
 use sigstore_verify::types::bundle::{MediaType, VerificationMaterialContent};
 use sigstore_verify::types::{Bundle, HashAlgorithm, SignatureContent};
-use toolcell_core::record::Refusal;
+use toolcell_core::record::{Refusal, read_unique_json};
 
 use super::key::ManagedKey;
 use super::refusal::Problem;
 use super::root::Root;
-use super::{Signed, keyless, managed};
+use super::{SIGNATURE_BYTES_MAX, Signed, keyless, managed};
 use crate::digest::Digest;
 use crate::verifier::Subject;
+
+/// The fields of a bundle of which it has one, and those of its verification material.
+const CONTENTS: [&str; 2] = ["messageSignature", "dsseEnvelope"];
+const MATERIALS: [&str; 3] = ["certificate", "x509CertificateChain", "publicKey"];
 
 /// Checks `bytes`, a bundle that was found at `found`, against `subject`.
 pub(super) fn check(
@@ -33,11 +37,28 @@ pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
         true => (Problem::Truncated, String::new()),
         false => (Problem::Malformed, error.to_string()),
     })?;
+    if let Some(why) = ambiguity(bytes, &value).filter(|_| guard!("bundle_ambiguity")) {
+        return Err((Problem::Malformed, why));
+    }
     let media_type = value.get("mediaType").and_then(Value::as_str).unwrap_or_default().to_owned();
     if media_type.parse::<MediaType>().is_err() {
         return Err((Problem::FormatUnknown, format!("its media type is `{media_type}`")));
     }
     serde_json::from_value(value).map_err(|error| (Problem::Malformed, error.to_string()))
+}
+
+/// Why the bundle in `bytes` could mean two things: another verifier would read the other one of two values.
+fn ambiguity(bytes: &[u8], bundle: &Value) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(why) = read_unique_json(&text, SIGNATURE_BYTES_MAX) {
+        return Some(why);
+    }
+    let material = bundle.get("verificationMaterial");
+    [(Some(bundle), CONTENTS.as_slice()), (material, MATERIALS.as_slice())].into_iter().find_map(|(object, names)| {
+        let is_given = |name: &&str| object.and_then(|object| object.get(*name)).is_some_and(|value| !value.is_null());
+        let given: Vec<&str> = names.iter().copied().filter(is_given).collect();
+        (given.len() > 1).then(|| format!("it has {}, and one of them is allowed", given.join(" and ")))
+    })
 }
 
 /// The digest that the signature of a message says it is over, if it is one of SHA-256.

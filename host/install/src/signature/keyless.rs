@@ -1,6 +1,6 @@
 //! Bundles whose key has a certificate of sigstore: the certificate says who signed, and a transparency log when.
 
-use sigstore_verify::crypto::parse_certificate_info;
+use sigstore_verify::crypto::{KeyAlgorithm, parse_certificate_info};
 use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
 use sigstore_verify::{CertificateError, Error, TransparencyLogError, VerificationPolicy, Verifier};
 use toolcell_core::record::Refusal;
@@ -13,6 +13,9 @@ use crate::verifier::{Signer, Subject};
 
 /// Checks `bundle` without the network. Whether its signer is trusted is for the policy to say.
 pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: &str) -> Result<Signed, Refusal> {
+    if let Some(algorithm) = unsupported(bundle) {
+        return Err(Problem::FormatUnknown.refusal(found, &format!("its certificate has a key for {algorithm:?}")));
+    }
     let verifier = root.verifier()?;
     let mut policy = VerificationPolicy::any_identity();
     if !root.has_certificate_log()? {
@@ -35,6 +38,14 @@ pub(super) fn check(bundle: &Bundle, subject: &Subject<'_>, root: &Root, found: 
     })
 }
 
+/// The algorithm of the signer's key, if signatures of messages with it cannot be checked: those are verified over a digest,
+/// which the cryptography here does with P-256 alone.
+fn unsupported(bundle: &Bundle) -> Option<KeyAlgorithm> {
+    let SignatureContent::MessageSignature(_) = &bundle.content else { return None };
+    let algorithm = parse_certificate_info(bundle.signing_certificate()?).ok()?.key_algorithm;
+    (!matches!(algorithm, KeyAlgorithm::EcdsaP256 | KeyAlgorithm::Ed25519)).then_some(algorithm)
+}
+
 /// The refusal of a bundle that `verifier` rejected with `error`.
 pub(super) fn refusal(
     error: &Error,
@@ -48,7 +59,7 @@ pub(super) fn refusal(
     }
     let problem = match error {
         Error::SignatureInvalid(_) => Problem::Invalid,
-        Error::Certificate(_) if is_expired(bundle) => Problem::Expired,
+        Error::Certificate(_) if is_expired(bundle, verifier, subject) => Problem::Expired,
         Error::Certificate(CertificateError::Expired { .. } | CertificateError::NotYetValid { .. })
         | Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) => Problem::Expired,
         Error::Certificate(CertificateError::Malformed(_)) => Problem::Malformed,
@@ -57,20 +68,28 @@ pub(super) fn refusal(
         Error::Timestamp(_) => Problem::TimeUnproven,
         Error::Bundle(_) if !bundle.has_inclusion_proof() => Problem::NotLogged,
         Error::UnsupportedBundle(_) | Error::UnsupportedArtifact(_) => Problem::FormatUnknown,
-        Error::InvalidTrustRoot(why) => return refusal::root_invalid("", why),
+        Error::InvalidTrustRoot(why) => return refusal::root_invalid("for this signature", why),
         _ => Problem::Malformed,
     };
     problem.refusal(found, &error.to_string())
 }
 
-/// Whether a log entry was made while the certificate was not valid. The chain is checked first, and its error says only
-/// that it does not hold.
-fn is_expired(bundle: &Bundle) -> bool {
+/// Whether the signature was made while the certificate was not valid, as a log entry or a timestamp says. The chain is
+/// checked first, and its error says only that it does not hold.
+fn is_expired(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>) -> bool {
     let Some(certificate) = bundle.signing_certificate().and_then(|der| parse_certificate_info(der).ok()) else {
         return false;
     };
+    let valid = certificate.not_before..=certificate.not_after;
     let mut times = bundle.verification_material.tlog_entries.iter().filter_map(|entry| entry.integrated_time);
-    times.any(|time| time < certificate.not_before || time > certificate.not_after)
+    if times.any(|time| !valid.contains(&time)) {
+        return true;
+    }
+    // Only a verification returns the times of timestamps.
+    let policy = VerificationPolicy::any_identity().skip_certificate_chain();
+    verifier
+        .verify(subject.bytes, bundle, &policy)
+        .is_ok_and(|result| result.verified_timestamps().iter().any(|time| !valid.contains(time)))
 }
 
 /// The refusal of a bundle that does not describe its artifact: a genuine one of another artifact, or a changed one.

@@ -1,7 +1,7 @@
 //! Bundles that were signed with a managed key. They need no transparency log, because whoever verifies has the key; a
 //! log entry that is there must hold.
 
-use sigstore_verify::crypto::{verify_signature, verify_signature_prehashed};
+use sigstore_verify::crypto::{SigningScheme, verify_signature, verify_signature_prehashed};
 use sigstore_verify::types::bundle::MessageSignature;
 use sigstore_verify::types::{Bundle, HashAlgorithm, Sha256Hash, SignatureContent};
 use sigstore_verify::{PublicKeyVerificationPolicy, Verifier};
@@ -85,7 +85,15 @@ fn check_message(
     }
     match verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok() || !guard!("managed_key") {
         true => Ok(()),
-        false => Err(Problem::Invalid.refusal(found, "")),
+        false => Err(Problem::Invalid.refusal(found, unsupported(key))),
+    }
+}
+
+/// Why a genuine signature of a file may not hold for `key`.
+fn unsupported(key: &ManagedKey) -> &'static str {
+    match key.scheme {
+        SigningScheme::Ed25519 => "or it is one of Ed25519ph, which cosign makes of files, and which is not supported",
+        _ => "",
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) const BEGIN: &str = "untrusted comment:";
 const TRUSTED: &str = "trusted comment: ";
 /// Length of the second line of a signature, and of its fourth.
 const LINES: [usize; 2] = [2 + 8 + 64, 64];
+/// The last second of the year 9999: a later one has no date that could be shown.
+const SECONDS_MAX: i64 = 253_402_300_799;
 
 /// The parts of a signature that it has to be taken apart for: who made it, and what it says of itself.
 struct Parts {
@@ -78,5 +80,26 @@ fn parts(text: &str) -> Result<Parts, Problem> {
 
 /// When the signature was made, as its signed comment has it.
 fn timestamp(comment: &str) -> Option<i64> {
-    comment.split_whitespace().find_map(|word| word.strip_prefix("timestamp:")?.parse().ok())
+    let seconds: Option<i64> =
+        comment.split_whitespace().find_map(|word| word.strip_prefix("timestamp:")?.parse().ok());
+    seconds.filter(|seconds| (0..=SECONDS_MAX).contains(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_no_date_is_none() {
+        for (comment, expected) in [
+            ("timestamp:1700000000\tfile:a", Some(1_700_000_000)),
+            ("file:a timestamp:0", Some(0)),
+            ("timestamp:-5", None),
+            ("timestamp:9223372036854775807", None),
+            ("timestamp:x", None),
+            ("", None),
+        ] {
+            assert_eq!(timestamp(comment), expected, "{comment}");
+        }
+    }
 }

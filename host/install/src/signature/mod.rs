@@ -116,7 +116,7 @@ impl SignatureVerifier {
             }
             lines if lines.starts_with(minisign::BEGIN) || minisign::BEGIN.starts_with(lines) => {
                 let keys: Vec<&MinisignKey> = self.policy.minisign_keys().collect();
-                ("minisign", minisign::check(text, subject, &keys, found))
+                ("minisign", minisign::check(lines, subject, &keys, found))
             }
             _ => refused(Problem::FormatUnknown, ""),
         }

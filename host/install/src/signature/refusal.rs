@@ -5,7 +5,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 use super::{SIGNATURE_BYTES_MAX, SIGNATURES_MAX};
 use crate::digest::Digest;
 use crate::reference::Reference;
-use crate::verifier::Signer;
+use crate::verifier::{Signer, quoted};
 
 /// Maximum length of what is quoted from a signature, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
@@ -63,12 +63,15 @@ impl Problem {
             Self::Attestation => {
                 ("is an attestation, which says something of the artifact and does not sign it", AGAIN)
             }
-            Self::Expired => {
-                ("was made when the certificate of its signer was not valid", "ask the publisher to sign it again")
-            }
-            Self::NotLogged => {
-                ("has no valid proof that a transparency log has it", "ask the publisher to sign it again, with a log")
-            }
+            Self::Expired => (
+                "was made when the certificate of its signer was not valid",
+                "check the clock of this machine, or ask the publisher to sign it again",
+            ),
+            Self::NotLogged => (
+                "has no valid proof that a transparency log has it",
+                "ask the publisher to sign it again, with a log; a log that is newer than this program needs a newer \
+                     `trusted_root` in your own toolcell.toml",
+            ),
             Self::AuthorityUnknown => (
                 "has a certificate of an unknown authority",
                 "for a private sigstore deployment, set `trusted_root` in your own toolcell.toml",
@@ -87,7 +90,7 @@ impl Problem {
     pub(super) fn refusal(self, found: &str, why: &str) -> Refusal {
         let (what, next) = self.words();
         let why: String = why.chars().take(QUOTED_CHARS_MAX).collect();
-        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        let why = if why.is_empty() { why } else { format!(" ({})", quoted(&why)) };
         refused(self.code(), format!("the signature {found} {what}{why}; {next}"))
     }
 }

@@ -236,13 +236,19 @@ mod tests {
         let mut bundle: Value = serde_json::from_slice(&made.bytes).unwrap();
         let payload = |name: &str, predicate: &str| {
             let digest = json!({ "sha256": Digest::of(b"a manifest").hex() });
-            json!({ "subject": [{ "name": name, "digest": digest }], "predicateType": predicate, "predicate": {} })
+            let subject = json!([{ "name": name, "digest": digest }]);
+            json!({ "_type": STATEMENT_TYPE, "subject": subject, "predicateType": predicate, "predicate": {} })
         };
+        let mut earlier = payload("", SIGN_PREDICATE);
+        earlier["_type"] = json!("https://in-toto.io/Statement/v0.1");
         for (payload, code) in [
             (payload("ghcr.io/acme/jq", SIGN_PREDICATE), None),
             (payload("ghcr.io/acme/jq:2", SIGN_PREDICATE), None),
+            (payload("GHCR.io:443/acme/jq@sha256:00", SIGN_PREDICATE), None),
+            (payload("ghcr.io", SIGN_PREDICATE), Some("signature_wrong_subject")),
             (payload("ghcr.io/acme/jq2", SIGN_PREDICATE), Some("signature_wrong_subject")),
             (payload("", "https://slsa.dev/provenance/v1"), Some("signature_is_attestation")),
+            (earlier, Some("signature_format_unknown")),
             (json!({}), Some("signature_malformed")),
         ] {
             let payload = payload.to_string().into_bytes();

@@ -6,6 +6,7 @@ use toolcell_core::record::Refusal;
 use super::refusal::{self, Problem};
 use crate::digest::Digest;
 use crate::reference::Reference;
+use crate::trust::plain_repository;
 use crate::verifier::Subject;
 
 /// Type of the payload of an envelope.
@@ -17,6 +18,8 @@ pub(super) const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
 struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
     #[serde(rename = "predicateType")]
     predicate_type: String,
     subject: Vec<Signed>,
@@ -42,6 +45,10 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
         let why = format!("of the type `{}`", statement.predicate_type);
         return Err(Problem::Attestation.refusal(found, &why));
     }
+    if statement.kind != STATEMENT_TYPE {
+        let why = format!("its statement is of the type `{}`", statement.kind);
+        return Err(Problem::FormatUnknown.refusal(found, &why));
+    }
     let [signed] = statement.subject.as_slice() else {
         return Err(Problem::WrongSubject.refusal(found, &format!("it names {} artifacts", statement.subject.len())));
     };
@@ -61,6 +68,7 @@ pub(super) fn check(payload: &[u8], subject: &Subject<'_>, found: &str) -> Resul
 /// Whether `name`, the name of the artifact in a statement, is that of `reference`. Most statements have none.
 fn is_named(name: &str, reference: &Reference) -> bool {
     let Reference::Registry(registry) = reference else { return true };
-    let rest = name.strip_prefix(&registry.name());
-    name.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '@']))
+    let Some((host, rest)) = name.split_once('/') else { return name.is_empty() };
+    let repository = rest.split([':', '@']).next().unwrap_or_default();
+    plain_repository(host, repository) == plain_repository(&registry.host, &registry.repository)
 }

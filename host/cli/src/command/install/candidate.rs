@@ -5,6 +5,7 @@ use std::path::Path;
 use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
+use toolcell_install::component;
 use toolcell_install::lock::{Entry, written};
 use toolcell_install::obtain::{Obtained, Wanted, obtain};
 use toolcell_install::place::{self, Installed};
@@ -18,6 +19,9 @@ use super::offer::{self, Offer};
 use super::options::Consent;
 use super::report::{Report, State};
 use super::shop::Shop;
+
+/// Maximum length of a version, in bytes, because it is written into the lock.
+const VERSION_BYTES_MAX: usize = 256;
 
 /// What to install under a name.
 pub(super) struct Want {
@@ -135,7 +139,7 @@ impl Shop {
             digest: obtained.digest(),
             component: obtained.component,
             size: obtained.bytes.len() as u64,
-            version: obtained.resolved.version().map(str::to_owned),
+            version: version(&obtained),
             ceiling: ceiling.digest(),
             declarations: words.digest(),
             tools: sorted(tools.iter().map(|tool| tool.declaration().qualified_name()).collect()),
@@ -171,6 +175,14 @@ impl Shop {
         let notes = vec!["its signature was checked when it was first installed, not again".to_owned()];
         Ok(Some((Version { entry, declared }, notes)))
     }
+}
+
+/// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
+/// URL could not be told from a newer one. What is too long for a version is none.
+fn version(obtained: &Obtained) -> Option<String> {
+    let written = || component::written(&obtained.bytes, "version");
+    let version = obtained.resolved.version().map(str::to_owned).or_else(written);
+    version.filter(|version| version.len() <= VERSION_BYTES_MAX)
 }
 
 /// The refusal of `--locked`.

@@ -135,6 +135,10 @@ fn say(sheet: &mut Sheet, change: &Change) {
             sheet.host("IT IS OLDER than what is installed:");
             sheet.lines(&format!("- {before}\n+ {after}"), VALUE_ROWS_MAX);
         }
+        Change::Unordered { before, after } => {
+            sheet.host("IT COULD BE OLDER: its version has no order with what is installed.");
+            sheet.lines(&format!("- {before}\n+ {after}"), VALUE_ROWS_MAX);
+        }
         Change::Unversioned { before } => {
             sheet.host("IT HAS NO VERSION, and what is installed has one:");
             sheet.lines(&format!("- {before}"), VALUE_ROWS_MAX);

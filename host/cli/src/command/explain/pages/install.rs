@@ -304,7 +304,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "signature_malformed",
         origins: &[Call(PolicyBlocked)],
         means: "The signature cannot be read.",
-        cause: "It is not of the form that it claims.",
+        cause: "It is not of the form that it claims, or could be read in two ways.",
         remedy: "Fetch it again.",
     },
     Page {
@@ -353,15 +353,15 @@ pub(super) const PAGES: &[Page] = &[
         code: "signature_expired",
         origins: &[Call(PolicyBlocked)],
         means: "The signature was made when the signer's certificate was not valid.",
-        cause: "The certificate had expired, or was not valid yet.",
-        remedy: "Ask the publisher to sign again.",
+        cause: "The certificate had expired, or was not valid yet, or the clock of this machine is wrong.",
+        remedy: "Check the clock, or ask the publisher to sign again.",
     },
     Page {
         code: "signature_not_logged",
         origins: &[Call(PolicyBlocked)],
         means: "The signature has no valid proof of a transparency log.",
-        cause: "It was made without one, or the proof was changed.",
-        remedy: "Ask the publisher to sign again, with a log.",
+        cause: "It was made without one, the proof was changed, or the log is newer than the trusted root.",
+        remedy: "Ask the publisher to sign again, with a log, or set a newer `trusted_root` in your own `toolcell.toml`.",
     },
     Page {
         code: "signature_authority_unknown",

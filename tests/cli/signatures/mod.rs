@@ -1,15 +1,18 @@
 //! `toolcell sign` and `toolcell verify`: who signed a component, and what is refused.
 
+mod bundles;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use data_encoding::BASE64;
-use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
+use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SigningKey};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 
-use crate::support::{Home, IDENTITY, ISSUER, Ran, Registry, Sigstore, Toolcell, Wanted, wat};
+use crate::support::{Home, IDENTITY, ISSUER, Mirror, Ran, Registry, Sigstore, Toolcell, Wanted, response, wat};
 
 /// A folder with the file `jq.wasm`, and a private sigstore deployment that the user trusts.
 struct Place {
@@ -136,6 +139,20 @@ fn without_a_signature_nothing_is_verified() {
     place.toolcell(&["verify", "jq.wasm", "--identity=me"]).run().exits(2);
 }
 
+#[test]
+fn no_spelling_of_a_path_leads_around_the_entry_for_it() {
+    let place = Place::new();
+    place.trust("[[trust]]\nreference = \"./mine/*\"\nidentity = \"a@acme.test\"\nissuer = \"https://acme.test\"\n");
+    std::fs::create_dir(place.file("mine")).unwrap();
+    place.home.keep("mine/jq.wasm", &place.artifact);
+    std::os::unix::fs::symlink("mine/jq.wasm", place.file("link.wasm")).unwrap();
+    for spelt in ["./mine/jq.wasm", "./mine/../mine/jq.wasm", "./link.wasm"] {
+        let refused = place.toolcell(&["install", spelt, "--name=jq", "--yes", "--allow-unsigned"]).run().exits(3);
+        assert!(refused.stderr.contains("names who must have signed it"), "{spelt}: {refused:?}");
+    }
+    place.toolcell(&["install", "./jq.wasm", "--name=jq", "--yes"]).run().exits(0);
+}
+
 /// Turns over one bit in the middle of the base64 text at this place.
 fn turned(bundle: &Value, place: &str) -> Value {
     let mut bundle = bundle.clone();
@@ -232,6 +249,11 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
             "bundle.v9",
         ),
         (changed(&message, ("", "verificationMaterial"), None), "signature_malformed", "cannot be read"),
+        (
+            sigstore.message(&place.artifact, &Wanted { algorithm: &PKCS_ECDSA_P384_SHA384, ..wanted.clone() }),
+            "signature_format_unknown",
+            "EcdsaP384",
+        ),
     ];
     let unlogged = unlogged.map(|(bundle, words)| (bundle, "signature_not_logged", words));
     for (bundle, code, words) in tampered.into_iter().chain(unlogged) {
@@ -243,6 +265,36 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
     }
     place.sign(&message);
     place.verify(&[]).exits(0);
+}
+
+#[test]
+fn a_server_cannot_bring_back_an_older_signed_version() {
+    let place = Place::new();
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+    let secret = place.home.keep("signing.key", pair.sk.to_box(None).unwrap().to_string().as_bytes());
+    let signed = |version: &str| {
+        place.home.keep("release.wasm", &with_custom(&place.artifact, "version", version.as_bytes()).unwrap());
+        place.toolcell(&["sign", "release.wasm", "--key", &secret, "--force"]).run().exits(0);
+        ["release.wasm", "release.wasm.minisig"].map(|name| std::fs::read(place.file(name)).unwrap())
+    };
+    let (older, newer) = (signed("1.9.0"), signed("1.10.0"));
+    let served = Arc::new(Mutex::new(newer));
+    let shown = Arc::clone(&served);
+    let server = Mirror::new(move |request| {
+        let [component, signature] = shown.lock().unwrap().clone();
+        match request.split(' ').nth(1) {
+            Some("/jq.wasm") => response(&[], &component),
+            Some("/jq.wasm.minisig") => response(&[], &signature),
+            _ => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+        }
+    });
+    let origin = server.origin();
+    place.trust(&format!("[[trust]]\nreference = \"{origin}/*\"\nminisign = \"{}\"\n", pair.pk.to_base64()));
+    place.toolcell(&["install", &format!("{origin}/jq.wasm"), "--name=jq", "--yes"]).run().exits(0);
+    *served.lock().unwrap() = older;
+    let refused = place.toolcell(&["update", "jq", "--yes"]).run().exits(3);
+    assert!(refused.stderr.contains("[downgrade]"), "{refused:?}");
+    assert!(std::fs::read_to_string(place.file("toolcell.lock")).unwrap().contains("1.10.0"));
 }
 
 #[test]
@@ -352,6 +404,8 @@ fn minisign_signs_and_its_password_is_in_no_argument() {
         place.home.keep("jq.wasm.minisig", bytes.as_bytes());
         assert_eq!(place.refused(), code, "{bytes}");
     }
+    place.home.keep("jq.wasm.minisig", format!("\n{text}").as_bytes());
+    place.verify(&[]).exits(0);
     place.home.keep("jq.wasm.minisig", text.as_bytes());
     place.home.keep("jq.wasm", b"another");
     assert_eq!(place.refused(), "signature_replayed");
@@ -445,7 +499,9 @@ fn an_artifact_in_a_registry_is_signed_and_its_signature_is_for_no_other() {
     let install = ["install", &reference, "--name=jq", "--yes"];
     assert!(verify(&[]).exits(3).stderr.contains("[unsigned]"));
     assert!(place.toolcell(&install).run().exits(3).stderr.contains("[unsigned]"));
-    let signed = place.toolcell(&["sign", &reference, "--key=signing.key", "--json"]).run().exits(0).json();
+    let signed = place.toolcell(&["sign", &reference, "--key=signing.key", "--json"]).run().exits(0);
+    assert!(signed.stderr.contains("stands for sha256:"), "what a tag is, the registry decides: {signed:?}");
+    let signed = signed.json();
     assert!(
         signed["signed"].as_str().unwrap().starts_with(&format!("oci://{}/me/jq@sha256:", registry.host())),
         "{signed}"
