@@ -288,6 +288,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
     ("changed_words", &[], &["cli::install::updates::changed_words"]),
+    ("plain_places", &[], &["unit:words::tests::records_that_differ", "cli::install::updates::a_change_cannot_hide"]),
 ];
 
 /// A mutant that hangs for this time counts as noticed.
