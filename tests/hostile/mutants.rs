@@ -284,6 +284,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("store_digests", &[], &["cli::install::a_component_that_was_changed_in_the_store"]),
     ("confirmed_locks", &[], &["cli::install::locks::a_lock_that_was_edited"]),
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
+    ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),

@@ -68,6 +68,10 @@ pub struct Entry {
     /// The ids of its tools.
     #[serde(default)]
     pub tool_ids: Vec<String>,
+    /// Those of these names and ids that another installed tool had first, so that rules which use them do not mean this
+    /// one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<String>,
     /// Whether `[tools]` of `toolcell.toml` names it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
@@ -93,9 +97,9 @@ impl Entry {
         Reference::parse(&self.reference, folder)
     }
 
-    /// Whether it binds the names of the tool with these words to other bytes than `component`.
-    pub fn claims(&self, name: &str) -> bool {
-        self.name == name || self.tools.iter().chain(&self.tool_ids).any(|known| known == name)
+    /// The qualified names and ids that a rule can use for it.
+    pub fn claims(&self) -> impl Iterator<Item = &String> {
+        self.tools.iter().chain(&self.tool_ids).filter(|name| !self.taken.contains(name))
     }
 }
 
@@ -209,6 +213,7 @@ pub(crate) mod tests {
             declarations: Digest::of(b"declarations"),
             tools: vec![format!("{name}.{name}")],
             tool_ids: vec![format!("{name}.id")],
+            taken: Vec::new(),
             declared: false,
             allow_unsigned: false,
             signer: Some(Signer::Identity { identity: "me@x".to_owned(), issuer: "https://issuer".to_owned() }),

@@ -208,6 +208,26 @@ impl Installed {
         Ok(())
     }
 
+    /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
+    /// that use them go on to mean those. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
+    /// name with that of the tool that has it.
+    pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
+        let is_other = |other: &&Entry| other.name != entry.name && other.component != entry.component;
+        let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
+        let has = |other: &Entry, name: &String| other.name == *name || other.claims().any(|claim| claim == name);
+        let (mut taken, mut owners) = (Vec::new(), Vec::new());
+        for name in entry.tools.iter().chain(&entry.tool_ids) {
+            let owner = others.iter().find(|other| has(other, name)).filter(|_| guard!("names_kept"));
+            let was_taken = pinned.is_some_and(|pinned| pinned.taken.contains(name));
+            if (owner.is_some() || was_taken) && !taken.contains(name) {
+                taken.push(name.clone());
+                owners.extend(owner.map(|owner| (name.clone(), owner.name.clone())));
+            }
+        }
+        entry.taken = taken;
+        owners
+    }
+
     /// Takes `name` out of the lock. Returns what it stood for.
     pub fn remove(&mut self, name: &str) -> Option<Entry> {
         self.confirmed.retain(|known| known.name != name);

@@ -69,7 +69,14 @@ impl Shop {
             return Ok(());
         }
         let last = installed.last(&want.name);
-        let (after, bytes, notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        let (mut after, bytes, mut notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        let taken = installed.give_way(&mut after.entry, want.pinned.as_ref());
+        notes.extend(taken.iter().map(|(name, owner)| {
+            format!(
+                "rules that name `{name}` mean `{owner}`, which has the name already; they can name `{}`",
+                want.name
+            )
+        }));
         if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
             return Err(out_of_date(want, self.place.file()));
         }
@@ -140,6 +147,7 @@ impl Shop {
             declarations: words.digest(),
             tools: sorted(tools.iter().map(|tool| tool.declaration().qualified_name()).collect()),
             tool_ids: sorted(tools.iter().map(|tool| tool.declaration().tool_id.clone()).collect()),
+            taken: Vec::new(),
             declared: want.is_declared,
             allow_unsigned: want.is_unsigned_allowed,
             signer: obtained.verdict.signer.clone(),
