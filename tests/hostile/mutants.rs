@@ -287,6 +287,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
+    ("unordered_versions", &[], &["unit:plan::tests::whatever_else_changes"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
     ("changed_words", &[], &["cli::install::updates::changed_words"]),
     ("plain_places", &[], &["unit:words::tests::records_that_differ", "cli::install::updates::a_change_cannot_hide"]),

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use serde::Serialize;
+use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::ceiling::{Ceiling, Difference};
@@ -51,6 +52,13 @@ pub enum Change {
     Unknown,
     /// An unsigned version with a lower number.
     Older {
+        /// The version in the lock.
+        before: String,
+        /// The version that would replace it.
+        after: String,
+    },
+    /// Its version cannot be compared with that of the lock, so it may be an older one.
+    Unordered {
         /// The version in the lock.
         before: String,
         /// The version that would replace it.
@@ -143,14 +151,21 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
 fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
     let Some(before) = &old.version else { return Ok(Vec::new()) };
     let Some(after) = &new.version else { return Ok(vec![Change::Unversioned { before: before.clone() }]) };
-    if compare(after, before) != Some(Ordering::Less) {
-        return Ok(Vec::new());
+    match compare(after, before) {
+        Some(Ordering::Less) => {}
+        None if after != before && guard!("unordered_versions") => {
+            return Ok(vec![Change::Unordered { before: before.clone(), after: after.clone() }]);
+        }
+        _ => return Ok(Vec::new()),
     }
     if old.signer.is_some() && guard!("downgrades") {
         let message = format!(
-            "`{}`: version {after} is older than {before}, which is installed and signed, so it could bring back what was \
-             repaired: if you mean it, run `toolcell remove {}`, and install it again",
-            old.name, old.name
+            "`{}`: version {} is older than {}, which is installed and signed, so it could bring back what was repaired: if \
+             you mean it, run `toolcell remove {}`, and install it again",
+            old.name,
+            legible(after),
+            legible(before),
+            old.name
         );
         return Err(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message));
     }
@@ -246,6 +261,7 @@ mod tests {
             (version(|entry| entry.reference = "oci://evil.example/a:1".to_owned()), "reference"),
             (version(|entry| entry.declarations = Digest::of(b"other")), "unknown"),
             (version(|entry| entry.version = None), "unversioned"),
+            (version(|entry| entry.version = Some("1.0.0.old".to_owned())), "unordered"),
             (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
         ] {
             let plan = Plan::new(Some(&before), &after).unwrap();

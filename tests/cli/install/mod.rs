@@ -130,7 +130,7 @@ fn nothing_is_installed_without_consent() {
     let place = project();
     greet(&place, reaching("api.example.com"));
     let ran = place.run(&["install", "./greet.wasm"]).exits(3);
-    for words in ["send requests to api.example.com", "signed by", "nobody", "[install_needs_consent]", "--yes"] {
+    for words in ["send requests to api.example.com", "none, it is not signed", "[install_needs_consent]", "--yes"] {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
     assert!(!place.project.join("toolcell.lock").exists());
@@ -207,6 +207,7 @@ fn info_runs_nothing_and_installs_nothing() {
     fs::write(place.project.join("trap.wasm"), crate::support::wat("describe-traps")).unwrap();
     let told = place.run(&["info", "./trap.wasm", "--json"]).exits(0).json();
     assert!(told["component"].as_str().unwrap().starts_with("sha256:") && told["signer"].is_null(), "{told}");
+    assert!(place.run(&["info", "./trap.wasm"]).exits(0).stdout.contains("signer: none, it is not signed"));
     assert_eq!((&told["imports"], &told["installed_as"]), (&json!([]), &json!([])));
     assert_eq!(place.run(&["list", "--json"]).exits(0).json()["installed"], json!([]));
     greet(&place, |_| {});

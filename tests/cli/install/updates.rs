@@ -88,3 +88,17 @@ fn a_change_cannot_hide_behind_a_key_that_is_spelled_as_its_place() {
     let ran = place.run(&["update"]).exits(3).stderr;
     assert!(ran.contains("+ Your password") && ran.contains("[install_needs_consent]"), "{ran}");
 }
+
+#[test]
+fn a_reference_that_names_its_bytes_is_not_taken_for_installed() {
+    let place = project();
+    greet(&place, |_| {});
+    let entry = tool(&place.run(&["install", "./greet.wasm", "--yes", "--json"]).exits(0));
+    let lock = place.project.join("toolcell.lock");
+    let pinned = format!("oci://localhost:1/greet@{}", entry["digest"].as_str().unwrap());
+    let text = std::fs::read_to_string(&lock).unwrap().replace("./greet.wasm", &pinned);
+    std::fs::write(&lock, text).unwrap();
+    // This user has not confirmed the entry.
+    let ran = place.run(&["update", "--offline", "--json"]).exits(1).json();
+    assert_eq!(ran["error"]["error_code"], json!("offline"), "{ran}");
+}

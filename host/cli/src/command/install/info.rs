@@ -1,6 +1,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_install::component::Component;
 use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Wanted, obtain};
@@ -61,13 +62,15 @@ impl Info {
             format!("{reference}"),
             format!("  digest: {digest}"),
             format!("  component: {}, {size} bytes", obtained.component),
-            format!("  signed by: {}", signer.map_or_else(|| "nobody".to_owned(), ToString::to_string)),
+            format!("  signer: {}", legible(&super::signer(signer))),
         ];
-        lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {note}")));
-        lines.extend(obtained.resolved.annotations.iter().map(|(key, value)| format!("  {key}: {value}")));
+        // On one line each, because a publisher could write a line that passes for one of these.
+        lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {}", legible(note))));
+        let said = |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
+        lines.extend(obtained.resolved.annotations.iter().map(said));
         lines.push(match &imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
-            Ok(imports) => format!("  imports: {}", imports.join(", ")),
+            Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
             Err(why) => format!("  imports: not known: {why}"),
         });
         lines.push(format!("  bills of materials: {}", sboms.len()));

@@ -22,6 +22,7 @@ use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::{is_name, written};
 use toolcell_install::place::Installed;
 use toolcell_install::reference::Reference;
+use toolcell_install::verifier::Signer;
 
 use super::exit::{BadRequest, Exit, Stop};
 
@@ -89,7 +90,7 @@ impl Install {
             None => shop.all(&installed)?,
         };
         if self.reference.is_none() {
-            many::forget(&shop, &installed, self.locked || self.dry_run, report)?;
+            many::forget(&shop, &installed, (self.locked, self.dry_run), report)?;
         }
         for want in wants {
             shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report)?;
@@ -144,6 +145,14 @@ fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadReques
             reference.suggested_name().ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME")))
         }
     }
+}
+
+/// What is said in place of a signer.
+const UNSIGNED: &str = "none, it is not signed";
+
+/// Who signed, in words.
+fn signer(signer: Option<&Signer>) -> String {
+    signer.map_or_else(|| UNSIGNED.to_owned(), ToString::to_string)
 }
 
 /// The refusal of a name that is not installed in the lock `file`.
