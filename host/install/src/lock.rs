@@ -18,7 +18,7 @@ pub const VERSION: i64 = 1;
 /// Maximum size of the file, in bytes.
 pub const BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of entries.
-const ENTRIES_MAX: usize = 4_096;
+pub(crate) const ENTRIES_MAX: usize = 4_096;
 /// Maximum length of the name of an installed tool.
 const NAME_MAX: usize = 64;
 /// Maximum length of a quoted problem, in characters, because a lock can come from others.
@@ -134,7 +134,7 @@ impl Lock {
     ///
     /// A version of the format that this program does not know, an unknown field, a name that is there twice.
     pub fn parse(text: &str, place: &Path) -> Result<Self, Refusal> {
-        let entries = entries(text).map_err(|why| unreadable(place, &why))?;
+        let entries = entries(text, ENTRIES_MAX).map_err(|why| unreadable(place, &why))?;
         let mut lock = Self::default();
         for entry in entries {
             let name = entry.name.clone();
@@ -155,8 +155,17 @@ impl Lock {
     }
 }
 
-/// Parses a list of entries, in which a name may be there twice.
-pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
+/// Fails if `lock`, whose text is `text`, has more than can be read again.
+pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
+    let is_large = lock.0.len() > ENTRIES_MAX || text.len() as u64 > BYTES_MAX;
+    match is_large && guard!("lock_room") {
+        true => Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first")),
+        false => Ok(()),
+    }
+}
+
+/// Parses a list of at most `entries_max` entries, in which a name may be there twice.
+pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, String> {
     let shortened = |error: toml::de::Error| {
         let line = error.span().map(|span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
         let why: String = error.message().chars().take(PROBLEM_CHARS_MAX).collect();
@@ -175,8 +184,8 @@ pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
         None => return Err("it has no `version`".to_owned()),
     }
     let written: Written = toml::from_str(text).map_err(shortened)?;
-    if written.tools.len() > ENTRIES_MAX {
-        return Err(format!("it has more than {ENTRIES_MAX} tools"));
+    if written.tools.len() > entries_max {
+        return Err(format!("it has more than {entries_max} tools"));
     }
     match written.tools.iter().find(|entry| !is_name(&entry.name)) {
         Some(entry) => Err(format!("`{}` is not the name of a tool", visible(&entry.name, Whitespace::WrittenOut))),

@@ -1,10 +1,11 @@
 //! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to write
 //! to it: an entry counts only if this user has installed it as it is.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,12 +13,17 @@ use toolcell_core::private::{self, OnDisk, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::lock::{self, BYTES_MAX, Entry, Lock};
+use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, Entry, Lock};
 
 /// The folder of what was confirmed, in that of all state.
 pub(crate) const FOLDER: &str = "installed";
 /// The draft of a lock, beside it. Locked by the process that changes the lock.
 const DRAFT: &str = ".toolcell.lock.draft";
+/// How long a process waits for others to change the lock, which takes each of them milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it looks meanwhile.
+const POLL: Duration = Duration::from_millis(10);
+
 /// Where a lock is, and where toolcell keeps what was confirmed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -32,6 +38,35 @@ pub struct Installed {
     pub lock: Lock,
     /// What this user confirmed. Between two steps of an install, a name has two entries here.
     confirmed: Vec<Entry>,
+}
+
+/// The next lock, while it is written. Removed on drop, unless it became the lock.
+struct Draft {
+    /// Locked.
+    file: File,
+    path: PathBuf,
+    is_lock: bool,
+}
+
+impl Draft {
+    /// Replaces `lock` with `text`: when this returns, the disk has it.
+    fn replace(&mut self, lock: &Path, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_all()?;
+        std::fs::rename(&self.path, lock)?;
+        self.is_lock = true;
+        File::open(lock.parent().unwrap_or(Path::new("/")))?.sync_all()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_lock {
+            // What stays is used again by the next process.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Installed {
@@ -132,45 +167,52 @@ impl Place {
     /// What `change` refuses, and files that cannot be written.
     pub fn change(&self, change: impl FnOnce(&mut Installed) -> Result<(), Refusal>) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
-        let mut draft = self.draft().map_err(|error| failed(&error))?;
+        let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
         let before = self.read()?;
         let mut after = before.clone();
         change(&mut after)?;
         if after == before {
-            let _ = std::fs::remove_file(self.folder().join(DRAFT));
             return Ok(());
         }
         let text = after.lock.to_text()?;
+        lock::fits(&after.lock, &text).map_err(|why| failed(&io::Error::other(why)))?;
         let settled = after.settled();
         self.confirm(before.confirmed.into_iter().chain(settled.iter().cloned()).collect())?;
-        let mut write = || -> io::Result<()> {
-            draft.set_len(0)?;
-            draft.write_all(text.as_bytes())?;
-            draft.sync_all()?;
-            std::fs::rename(self.folder().join(DRAFT), &self.lock)?;
-            File::open(self.folder())?.sync_all()
-        };
-        write().map_err(|error| failed(&error))?;
+        draft.replace(&self.lock, &text).map_err(|error| failed(&error))?;
         self.confirm(settled)
     }
 
-    /// The draft, locked: by this process alone, also among those of other users.
-    fn draft(&self) -> io::Result<File> {
+    /// The draft, locked: by this process alone, also among those of other users. One of these could keep it locked, so
+    /// the wait for it ends after `patience`.
+    fn draft(&self, patience: Duration) -> io::Result<Draft> {
         let path = self.folder().join(DRAFT);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         // As the other files of a project, less what the user's mask takes.
         let owner = Mode::RUSR | Mode::WUSR;
         let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let start = Instant::now();
         loop {
             let file = File::from(rustix::fs::open(&path, flags, mode)?);
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
             }
-            file.lock()?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if start.elapsed() < patience || !guard!("lock_patience") => {
+                    std::thread::sleep(POLL);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let message =
+                        format!("another process keeps {DRAFT} locked for more than {} s", patience.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
             // The process that had it may have made it the lock.
             let (ours, there) = (file.metadata()?, path.symlink_metadata());
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                return Ok(file);
+                return Ok(Draft { file, path, is_lock: false });
             }
         }
     }
@@ -280,8 +322,9 @@ fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(lock::unreadable(file, &error.to_string())),
     };
-    let text = bounded(open).map_err(|error| lock::unreadable(file, &error.to_string()))?;
-    lock::entries(&text).map_err(|why| lock::unreadable(file, &why))
+    // Between two steps of a change, the old and the new entries of a lock are confirmed.
+    let text = bounded(open, 2 * BYTES_MAX).map_err(|error| lock::unreadable(file, &error.to_string()))?;
+    lock::entries(&text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
 }
 
 /// The text of a lock; `None` if there is none.
@@ -296,14 +339,14 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    bounded(file).map(Some)
+    bounded(file, BYTES_MAX).map(Some)
 }
 
-fn bounded(file: File) -> io::Result<String> {
+fn bounded(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    file.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
+    file.take(bytes_max + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > bytes_max {
+        true => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
         false => Ok(text),
     }
 }
@@ -315,6 +358,8 @@ fn unwritable(path: &Path, error: &io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::lock::tests::entry;
 
@@ -410,5 +455,46 @@ mod tests {
         let draft = test.place.folder().join(DRAFT);
         std::os::unix::fs::symlink(&target, draft).unwrap();
         assert_eq!(test.put(&entry("a"), None).unwrap_err().code, "lock_unwritable");
+    }
+
+    #[test]
+    fn a_refused_change_leaves_no_draft() {
+        let test = Test::new();
+        let refused = |_: &mut Installed| Err(unconfirmed("a", false));
+        assert_eq!(test.place.change(refused).unwrap_err().code, "lock_not_confirmed");
+        assert_eq!(std::fs::read_dir(test.place.folder()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_that_another_keeps_is_not_waited_for_without_end() {
+        let test = Test::new();
+        let kept = test.place.draft(PATIENCE).unwrap();
+        let place = test.place.clone();
+        let (sender, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let refused = place.draft(Duration::from_millis(50)).map(drop).map_err(|error| error.kind());
+            let _ = sender.send(refused);
+        });
+        assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(Err(io::ErrorKind::TimedOut)));
+        drop(kept);
+        test.put(&entry("a"), None).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_could_not_be_read_again_is_not_written() {
+        let test = Test::new();
+        let a = entry("a");
+        test.put(&a, None).unwrap();
+        let large = Entry { tools: vec!["t".repeat(usize::try_from(BYTES_MAX).unwrap())], ..entry("b") };
+        let refusal = test.put(&large, None).unwrap_err();
+        assert!(refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"), "{refusal}");
+        let many: BTreeMap<String, Entry> = (0..=4_096).map(|at| (format!("t{at}"), entry("t"))).collect();
+        assert!(lock::fits(&Lock(many), "").is_err());
+        assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
+        // Between two steps both versions of every tool are confirmed.
+        let both = [a.clone(), Entry { version: Some("v".repeat(3 << 20)), ..a.clone() }];
+        let other = Entry { version: Some("w".repeat(3 << 20)), ..a };
+        test.place.confirm(both.into_iter().chain([other]).collect()).unwrap();
+        test.place.read().unwrap();
     }
 }
