@@ -1,5 +1,7 @@
 //! Components behind URLs, whose servers answer with anything.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::super::policy::Place;
@@ -34,6 +36,24 @@ fn a_url_is_installed_if_it_may_be_unsigned() {
     assert!(server.seen().iter().any(|head| head.starts_with("GET /greet.wasm.minisig ")), "{:?}", server.seen());
     // What it may be is remembered for this reference, so an update asks no more.
     place.run(&["update"]).exits(0);
+}
+
+#[test]
+fn what_may_be_unsigned_in_one_project_may_not_in_another() {
+    let place = project();
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let url = format!("{}/greet.wasm", server.origin());
+    assert_eq!(install(&place, &server, 0), "");
+    let other = place.home.parent().unwrap().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("toolcell.toml"), "").unwrap();
+    fs::copy(place.project.join("toolcell.lock"), other.join("toolcell.lock")).unwrap();
+    place.run_in(&other, &["policy", "trust"]).exits(0);
+    // The lock comes with the project, and what it says of signatures is not the user's word.
+    let refused = place.run_in(&other, &["install", "--offline", "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"), "{refused}");
+    place.run_in(&other, &["install", &url, "--offline", "--allow-unsigned", "--yes"]).exits(0);
+    place.run_in(&other, &["call", "greet"]).exits(0);
 }
 
 #[test]

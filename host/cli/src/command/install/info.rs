@@ -48,7 +48,7 @@ impl Info {
         let is_unsigned_allowed = self.allow_unsigned;
         let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
         let (obtained, sboms) = shop.runtime.block_on(async {
-            let obtained = obtain(&wanted, &shop.sources, &*shop.verifier, (&shop.store, home.folder())).await?;
+            let obtained = obtain(&wanted, &shop.sources, &shop.verifier, (&shop.store, home.folder())).await?;
             let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;

@@ -9,7 +9,6 @@ use toolcell_install::obtain::Sources;
 use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
-use toolcell_install::verifier::Verifier;
 use toolcell_install::web::Web;
 
 use crate::config::{Layers, configured_registry};
@@ -37,8 +36,8 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
 }
 
 /// What checks signatures, as the settings of `layers` say.
-pub(super) fn verifier(layers: &Layers) -> Box<dyn Verifier> {
-    Box::new(SignatureVerifier::new(layers.signers().clone()))
+pub(super) fn verifier(layers: &Layers) -> SignatureVerifier {
+    SignatureVerifier::new(layers.signers().clone())
 }
 
 /// The component of a file, or of a source folder that was built. Installing builds nothing.

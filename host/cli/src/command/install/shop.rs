@@ -15,8 +15,8 @@ use toolcell_install::obtain::Sources;
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::plan::Version;
 use toolcell_install::reference::Reference;
+use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::store::{self, Store};
-use toolcell_install::verifier::Verifier;
 use toolcell_install::words::Words;
 
 use crate::config::{self, DeclaredTool, LayerOptions, Layers};
@@ -34,7 +34,7 @@ pub(super) struct Shop {
     pub(super) place: Place,
     pub(super) store: Store,
     pub(super) sources: Sources,
-    pub(super) verifier: Box<dyn Verifier>,
+    pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
     layers: Layers,
 }
