@@ -276,6 +276,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("trust_policy", &[], &["cli::signatures::a_keyless_signature"]),
     ("fetched_bytes", &[], &["unit:source::tests::a_sink_counts"]),
     ("fetched_digests", &[], &["cli::install::locks::locked_bytes_that_changed"]),
+    ("rooted_hosts", &[], &["unit:reference::tests::what_is_no_reference"]),
     ("redirect_schemes", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
     ("redirect_addresses", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
     ("offline", &[], &["cli::install::locks::without_a_network"]),

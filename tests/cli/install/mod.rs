@@ -213,4 +213,12 @@ fn info_runs_nothing_and_installs_nothing() {
     greet(&place, |_| {});
     place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
     assert!(place.run(&["info", "./greet.wasm"]).exits(0).stdout.contains("installed: as greet"));
+    for command in ["info", "install"] {
+        let ran = place.run(&[command, "greet"]).exits(2);
+        assert!(ran.stderr.contains("whose reference is ./greet.wasm"), "{}", ran.stderr);
+    }
+    // From whichever folder, a file is the same.
+    let deep = place.project.join("src/deep");
+    let again = place.run_in(&deep, &["install", "../../greet.wasm", "--json"]).exits(0).json();
+    assert_eq!(again["tools"][0]["state"], json!("unchanged"), "{again}");
 }

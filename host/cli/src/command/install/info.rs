@@ -5,7 +5,6 @@ use toolcell_core::approval::legible;
 use toolcell_install::component::Component;
 use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Wanted, obtain};
-use toolcell_install::reference::Reference;
 use toolcell_install::source::ReferrerKind;
 
 use super::super::exit::{Exit, Stop};
@@ -43,8 +42,8 @@ impl Info {
 
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
-        let here = std::env::current_dir().unwrap_or_default();
-        let reference = Reference::parse(&self.reference, &here)?;
+        let installed = shop.place.read()?;
+        let reference = super::reference(&self.reference, &shop, &installed)?;
         let is_unsigned_allowed = self.allow_unsigned;
         let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
         let (obtained, sboms) = shop.runtime.block_on(async {
@@ -53,7 +52,6 @@ impl Info {
             Ok::<_, Refusal>((obtained, sboms))
         })?;
         let imports = Component::read(&obtained.bytes).map(|component| Vec::from_iter(component.imports));
-        let installed = shop.place.read()?;
         let is_same = |entry: &&Entry| entry.component == obtained.component;
         let names: Vec<&str> = installed.entries().filter(is_same).map(|entry| entry.name.as_str()).collect();
         let (digest, size) = (obtained.digest(), obtained.bytes.len());

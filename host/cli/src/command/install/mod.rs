@@ -18,6 +18,7 @@ use std::path::Path;
 
 use clap::Args;
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::lock::{is_name, written};
 use toolcell_install::place::Installed;
@@ -100,8 +101,7 @@ impl Install {
 
     /// What REF asks for.
     fn want(&self, shop: &Shop, installed: &Installed, typed: &str) -> Result<Want, Stop> {
-        let here = std::env::current_dir().unwrap_or_default();
-        let reference = Reference::parse(typed, &here)?;
+        let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
         let said = written(&reference, shop.place.folder());
         if let Some(declared) = shop.declared().get(&name) {
@@ -130,6 +130,28 @@ impl Install {
             is_unsigned_allowed,
             is_locked: false,
         })
+    }
+}
+
+/// The reference that was typed.
+///
+/// # Errors
+///
+/// What is not a reference, such as the name of a tool that has one.
+fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Reference, Stop> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let declared = shop.declared().get(typed).map(|declared| &declared.reference);
+    let known = declared.or_else(|| installed.lock.0.get(typed).map(|entry| &entry.reference));
+    match known.filter(|_| here.join(typed).symlink_metadata().is_err()) {
+        Some(reference) => {
+            let message = format!(
+                "`{typed}` is the name of a tool, whose reference is {}: `toolcell install` without REF installs it, and \
+                 `toolcell update {typed}` takes what the reference stands for by now",
+                legible(reference)
+            );
+            Err(BadRequest(message).into())
+        }
+        None => Ok(Reference::parse(typed, &here)?),
     }
 }
 
