@@ -286,13 +286,18 @@ impl Installed {
     }
 }
 
-/// The components that any lock of this user names, below `home`, the folder of all state.
+/// The components that any lock of this user names, below `home`, the folder of all state. A lock whose folder is gone
+/// names none.
 ///
 /// # Errors
 ///
 /// A confirmation that cannot be read.
 pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
-    let mut used: Vec<Digest> = known(home)?.into_iter().map(|entry| entry.component).collect();
+    let mut used = Vec::new();
+    for file in files(home)? {
+        let Some(text) = confirmed_text(&file)?.filter(|text| !is_of_gone_folder(text)) else { continue };
+        used.extend(confirmed_entries(&file, &text)?.into_iter().map(|entry| entry.component));
+    }
     used.sort();
     used.dedup();
     Ok(used)
@@ -304,27 +309,49 @@ pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
 ///
 /// A confirmation that cannot be read.
 pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
-    let folder = home.join(FOLDER);
-    let Ok(files) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut known = Vec::new();
-    for file in files {
-        let file = file.map_err(|error| lock::unreadable(&folder, &error.to_string()))?.path();
-        if file.extension().is_some_and(|extension| extension == "toml") {
-            known.extend(confirmed_in(&file)?);
-        }
+    for file in files(home)? {
+        known.extend(confirmed_in(&file)?);
     }
     Ok(known)
 }
 
+/// The files of what was confirmed, one for each lock.
+fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
+    let folder = home.join(FOLDER);
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let files: io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut files = files.map_err(|error| lock::unreadable(&folder, &error.to_string()))?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    Ok(files)
+}
+
 fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
+    confirmed_text(file)?.map_or_else(|| Ok(Vec::new()), |text| confirmed_entries(file, &text))
+}
+
+fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
     let open = match private::open(file, Others::Nothing) {
         Ok(open) => open,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(lock::unreadable(file, &error.to_string())),
     };
     // Between two steps of a change, the old and the new entries of a lock are confirmed.
-    let text = bounded(open, 2 * BYTES_MAX).map_err(|error| lock::unreadable(file, &error.to_string()))?;
-    lock::entries(&text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
+    bounded(open, 2 * BYTES_MAX).map(Some).map_err(|error| lock::unreadable(file, &error.to_string()))
+}
+
+fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
+    lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
+}
+
+/// Whether the folder of the lock that `text` confirms, which its first line names, does not exist any more. A path with
+/// characters that are escaped in another way counts as one that exists.
+fn is_of_gone_folder(text: &str) -> bool {
+    let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
+    let lock: Option<PathBuf> = first.and_then(|path| serde_json::from_str(path).ok());
+    let folder = lock.as_deref().and_then(Path::parent);
+    let metadata = folder.map(Path::symlink_metadata);
+    matches!(metadata, Some(Err(error)) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The text of a lock; `None` if there is none.

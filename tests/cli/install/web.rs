@@ -39,6 +39,23 @@ fn a_url_is_installed_if_it_may_be_unsigned() {
 }
 
 #[test]
+fn a_bucket_that_forbids_what_it_does_not_have_has_no_signature() {
+    let place = project();
+    let whole = response(&[], &echoing("greet", |_| {}));
+    let server = Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
+        true => whole.clone(),
+        false => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    });
+    let url = format!("{}/greet.wasm", server.origin());
+    let refused = place.run(&["install", &url, "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"));
+    assert_eq!(install(&place, &server, 0), "");
+    let missing = format!("{}/missing.wasm", server.origin());
+    let refused = place.run(&["install", &missing, "--allow-unsigned", "--yes", "--json"]).exits(1).json();
+    assert_eq!(refused["error"]["error_code"], json!("source_refused"));
+}
+
+#[test]
 fn what_may_be_unsigned_in_one_project_may_not_in_another() {
     let place = project();
     let server = serving(|| response(&[], &echoing("greet", |_| {})));

@@ -46,5 +46,13 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
         let message = format!("{}: a path that is not Unicode cannot be installed", path.display());
         Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
     })?;
-    Target::parse(text).locate(home, Building::No)
+    let target = Target::parse(text);
+    if let Some(name) = &target.name {
+        let message = format!(
+            "{}: a component is installed with all of its tools: leave out `#{name}`, and call NAME#{name}",
+            target.shown()
+        );
+        return Err(Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message));
+    }
+    target.locate(home, Building::No)
 }
