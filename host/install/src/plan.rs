@@ -83,8 +83,6 @@ impl Change {
 /// What would change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Whether the name stands for these bytes already, and all is as it was.
-    pub is_same: bool,
     /// What the user should read.
     pub changes: Vec<Change>,
 }
@@ -96,7 +94,7 @@ impl Plan {
     ///
     /// An older version in place of a signed one.
     pub fn new(before: Option<&Version>, after: &Version) -> Result<Self, Refusal> {
-        let Some(before) = before else { return Ok(Self { is_same: false, changes: vec![Change::First] }) };
+        let Some(before) = before else { return Ok(Self { changes: vec![Change::First] }) };
         let (old, new) = (&before.entry, &after.entry);
         let mut changes = versions(old, new)?;
         if old.reference != new.reference {
@@ -110,8 +108,7 @@ impl Plan {
             changes.push(Change::MayBeUnsigned);
         }
         changes.extend(declarations(before, after));
-        let is_same = changes.is_empty() && Entry { declared: old.declared, ..new.clone() } == *old;
-        Ok(Self { is_same, changes })
+        Ok(Self { changes })
     }
 
     /// Whether the user has to agree.
@@ -245,8 +242,7 @@ mod tests {
             entry.version = Some("1.1.0".to_owned());
         });
         let plan = Plan::new(Some(&before), &after).unwrap();
-        assert_eq!((plan.is_same, plan.asks(), kinds(&plan)), (false, false, Vec::new()));
-        assert!(Plan::new(Some(&before), &before).unwrap().is_same);
+        assert_eq!((plan.asks(), kinds(&plan)), (false, Vec::new()));
         let first = Plan::new(None, &after).unwrap();
         assert_eq!((first.asks(), kinds(&first)), (true, vec!["first".to_owned()]));
     }
@@ -265,7 +261,7 @@ mod tests {
             (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
         ] {
             let plan = Plan::new(Some(&before), &after).unwrap();
-            assert_eq!((plan.asks(), plan.is_same, kinds(&plan)), (true, false, vec![kind.to_owned()]));
+            assert_eq!((plan.asks(), kinds(&plan)), (true, vec![kind.to_owned()]));
         }
     }
 
