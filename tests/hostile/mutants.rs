@@ -285,6 +285,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("install_consent", &[], &["cli::install::nothing_is_installed_without_consent"]),
     ("store_digests", &[], &["cli::install::a_component_that_was_changed_in_the_store"]),
     ("confirmed_locks", &[], &["cli::install::locks::a_lock_that_was_edited"]),
+    ("declared_names", &[], &["cli::install::locks::a_name_that_a_lock_cannot_have"]),
     ("lock_patience", &[], &["unit:place::tests::a_lock_that_another_keeps"]),
     ("lock_room", &[], &["unit:place::tests::a_lock_that_could_not_be_read"]),
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),

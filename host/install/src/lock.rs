@@ -36,6 +36,15 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| is_word(byte) || b"_-".contains(&byte))
 }
 
+/// What is said of a text that is not such a name.
+pub fn not_a_name(text: &str) -> String {
+    format!(
+        "`{}` cannot be the name of a tool: at most {NAME_MAX} letters, digits, `_` and `-` are expected, beginning with a \
+         letter or a digit",
+        visible(text, Whitespace::WrittenOut)
+    )
+}
+
 /// The lock beside the file `config`, a `toolcell.toml`.
 pub fn beside(config: &Path) -> PathBuf {
     config.with_file_name(FILE_NAME)
@@ -155,8 +164,11 @@ impl Lock {
     }
 }
 
-/// Fails if `lock`, whose text is `text`, has more than can be read again.
+/// Fails if `lock`, whose text is `text`, could not be read again.
 pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
+    if let Some(name) = lock.0.keys().find(|name| !is_name(name)) {
+        return Err(not_a_name(name));
+    }
     let is_large = lock.0.len() > ENTRIES_MAX || text.len() as u64 > BYTES_MAX;
     match is_large && guard!("lock_room") {
         true => Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first")),
@@ -188,7 +200,7 @@ pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, Stri
         return Err(format!("it has more than {entries_max} tools"));
     }
     match written.tools.iter().find(|entry| !is_name(&entry.name)) {
-        Some(entry) => Err(format!("`{}` is not the name of a tool", visible(&entry.name, Whitespace::WrittenOut))),
+        Some(entry) => Err(not_a_name(&entry.name)),
         None => Ok(written.tools),
     }
 }
@@ -254,7 +266,7 @@ pub(crate) mod tests {
                 format!("{one}\n{}", one.split_once("[[tool]]").map(|(_, rest)| format!("[[tool]]{rest}")).unwrap()),
                 "twice",
             ),
-            (one.replace("name = \"a\"", "name = \"../a\""), "not the name of a tool"),
+            (one.replace("name = \"a\"", "name = \"../a\""), "cannot be the name of a tool"),
             (one.replace("sha256:", "sha512:"), "not a digest"),
             ("version = ".to_owned(), "line 1"),
         ] {

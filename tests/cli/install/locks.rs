@@ -111,6 +111,16 @@ fn a_lock_that_was_edited_does_not_count() {
 }
 
 #[test]
+fn a_name_that_a_lock_cannot_have_is_refused_where_it_is_declared() {
+    let place = Place::new().project("[tools]\n\"a/b\" = \"./greet.wasm\"\n");
+    greet(&place, |_| {});
+    let refused = place.run(&["policy", "trust"]);
+    assert!(refused.code != Some(0) && refused.stderr.contains("`a/b` cannot be the name of a tool"), "{refused:?}");
+    assert_ne!(place.run(&["install", "--yes"]).code, Some(0));
+    assert!(!place.project.join("toolcell.lock").exists());
+}
+
+#[test]
 fn many_installs_at_once_lose_nothing() {
     let place = project();
     greet(&place, |_| {});

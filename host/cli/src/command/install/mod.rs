@@ -20,7 +20,7 @@ use clap::Args;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::lock::{is_name, written};
+use toolcell_install::lock::{is_name, not_a_name, written};
 use toolcell_install::place::Installed;
 use toolcell_install::reference::Reference;
 use toolcell_install::verifier::Signer;
@@ -159,10 +159,7 @@ fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Referenc
 fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadRequest> {
     match chosen {
         Some(name) if is_name(name) => Ok(name.to_owned()),
-        Some(name) => Err(BadRequest(format!(
-            "{name:?} cannot be the name of a tool: letters, digits, `_` and `-` are expected, beginning with a letter or \
-             a digit"
-        ))),
+        Some(name) => Err(BadRequest(not_a_name(name))),
         None => {
             reference.suggested_name().ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME")))
         }
