@@ -228,7 +228,7 @@ impl Place {
         let path = format!("# {:?}\n", self.lock);
         let folder = self.confirmed.parent().unwrap_or(Path::new("/"));
         let write = || -> io::Result<()> {
-            private::create_dir(folder)?;
+            private::close_dir(folder)?;
             private::write_atomically(&self.confirmed, &[path.as_bytes(), text.as_bytes()], OnDisk::Name)
         };
         write().map_err(|error| unwritable(&self.confirmed, &error))
