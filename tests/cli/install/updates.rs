@@ -1,8 +1,11 @@
 //! What an update changes, and whether it asks.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{greet, project, reaching, tool};
+use crate::support::{Client, OLD};
 
 #[test]
 fn an_update_that_grows_nothing_goes_through() {
@@ -101,4 +104,24 @@ fn a_reference_that_names_its_bytes_is_not_taken_for_installed() {
     // This user has not confirmed the entry.
     let ran = place.run(&["update", "--offline", "--json"]).exits(1).json();
     assert_eq!(ran["error"]["error_code"], json!("offline"), "{ran}");
+}
+
+#[test]
+fn a_running_server_offers_what_was_updated() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    for (at, options) in [&["mcp", "greet"][..], &["mcp", "greet", "--no-config"]].into_iter().enumerate() {
+        let mut client = Client::run(place.toolcell(options));
+        client.initialize(OLD);
+        let words = format!("Answers for the time {at}");
+        assert!(!client.request("tools/list", json!({})).to_string().contains(&words));
+        greet(&place, |toolkit| toolkit["declarations"][0]["description"] = json!(words));
+        place.run(&["update", "--yes"]).exits(0);
+        let start = Instant::now();
+        while !client.request("tools/list", json!({})).to_string().contains(&words) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{options:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
 }
