@@ -281,6 +281,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("redirect_addresses", &[], &["cli::install::web::a_server_leads_nowhere_else"]),
     ("offline", &[], &["cli::install::locks::without_a_network"]),
     ("unsigned", &[], &["cli::install::web::a_url_is_installed", "unit:signature::"]),
+    ("declared_unsigned", &[], &["cli::install::web::one_reference_that_may"]),
     ("known_signers", &[], &["cli::install::web::what_may_be_unsigned"]),
     ("install_consent", &[], &["cli::install::nothing_is_installed_without_consent"]),
     ("store_digests", &[], &["cli::install::a_component_that_was_changed_in_the_store"]),

@@ -74,6 +74,20 @@ fn what_may_be_unsigned_in_one_project_may_not_in_another() {
 }
 
 #[test]
+fn one_reference_that_may_be_unsigned_says_nothing_of_another() {
+    let place =
+        Place::new().project("[tools]\ngreet = { reference = \"./greet.wasm\", allow_unsigned = true }\n").trusted();
+    fs::write(place.project.join("greet.wasm"), echoing("greet", |_| {})).unwrap();
+    place.run(&["install", "--yes"]).exits(0);
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let lock = place.project.join("toolcell.lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    fs::write(&lock, text.replace("./greet.wasm", &format!("{}/greet.wasm", server.origin()))).unwrap();
+    let refused = place.run(&["update", "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"), "{refused}");
+}
+
+#[test]
 fn a_server_leads_nowhere_else() {
     let place = project();
     for (to, code) in [
