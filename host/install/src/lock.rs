@@ -18,7 +18,7 @@ pub const VERSION: i64 = 1;
 /// Maximum size of the file, in bytes.
 pub const BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of entries.
-const ENTRIES_MAX: usize = 4_096;
+pub(crate) const ENTRIES_MAX: usize = 4_096;
 /// Maximum length of the name of an installed tool.
 const NAME_MAX: usize = 64;
 /// Maximum length of a quoted problem, in characters, because a lock can come from others.
@@ -34,6 +34,15 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= NAME_MAX
         && text.bytes().next().is_some_and(is_word)
         && text.bytes().all(|byte| is_word(byte) || b"_-".contains(&byte))
+}
+
+/// What is said of a text that is not such a name.
+pub fn not_a_name(text: &str) -> String {
+    format!(
+        "`{}` cannot be the name of a tool: at most {NAME_MAX} letters, digits, `_` and `-` are expected, beginning with a \
+         letter or a digit",
+        visible(text, Whitespace::WrittenOut)
+    )
 }
 
 /// The lock beside the file `config`, a `toolcell.toml`.
@@ -68,6 +77,10 @@ pub struct Entry {
     /// The ids of its tools.
     #[serde(default)]
     pub tool_ids: Vec<String>,
+    /// Those of these names and ids that another installed tool had first, so that rules which use them do not mean this
+    /// one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<String>,
     /// Whether `[tools]` of `toolcell.toml` names it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub declared: bool,
@@ -93,9 +106,9 @@ impl Entry {
         Reference::parse(&self.reference, folder)
     }
 
-    /// Whether it binds the names of the tool with these words to other bytes than `component`.
-    pub fn claims(&self, name: &str) -> bool {
-        self.name == name || self.tools.iter().chain(&self.tool_ids).any(|known| known == name)
+    /// The qualified names and ids that a rule can use for it.
+    pub fn claims(&self) -> impl Iterator<Item = &String> {
+        self.tools.iter().chain(&self.tool_ids).filter(|name| !self.taken.contains(name))
     }
 }
 
@@ -130,7 +143,7 @@ impl Lock {
     ///
     /// A version of the format that this program does not know, an unknown field, a name that is there twice.
     pub fn parse(text: &str, place: &Path) -> Result<Self, Refusal> {
-        let entries = entries(text).map_err(|why| unreadable(place, &why))?;
+        let entries = entries(text, ENTRIES_MAX).map_err(|why| unreadable(place, &why))?;
         let mut lock = Self::default();
         for entry in entries {
             let name = entry.name.clone();
@@ -151,8 +164,20 @@ impl Lock {
     }
 }
 
-/// Parses a list of entries, in which a name may be there twice.
-pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
+/// Fails if `lock`, whose text is `text`, could not be read again.
+pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
+    if let Some(name) = lock.0.keys().find(|name| !is_name(name)) {
+        return Err(not_a_name(name));
+    }
+    let is_large = lock.0.len() > ENTRIES_MAX || text.len() as u64 > BYTES_MAX;
+    match is_large && guard!("lock_room") {
+        true => Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first")),
+        false => Ok(()),
+    }
+}
+
+/// Parses a list of at most `entries_max` entries, in which a name may be there twice.
+pub(crate) fn entries(text: &str, entries_max: usize) -> Result<Vec<Entry>, String> {
     let shortened = |error: toml::de::Error| {
         let line = error.span().map(|span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
         let why: String = error.message().chars().take(PROBLEM_CHARS_MAX).collect();
@@ -171,11 +196,11 @@ pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
         None => return Err("it has no `version`".to_owned()),
     }
     let written: Written = toml::from_str(text).map_err(shortened)?;
-    if written.tools.len() > ENTRIES_MAX {
-        return Err(format!("it has more than {ENTRIES_MAX} tools"));
+    if written.tools.len() > entries_max {
+        return Err(format!("it has more than {entries_max} tools"));
     }
     match written.tools.iter().find(|entry| !is_name(&entry.name)) {
-        Some(entry) => Err(format!("`{}` is not the name of a tool", visible(&entry.name, Whitespace::WrittenOut))),
+        Some(entry) => Err(not_a_name(&entry.name)),
         None => Ok(written.tools),
     }
 }
@@ -209,6 +234,7 @@ pub(crate) mod tests {
             declarations: Digest::of(b"declarations"),
             tools: vec![format!("{name}.{name}")],
             tool_ids: vec![format!("{name}.id")],
+            taken: Vec::new(),
             declared: false,
             allow_unsigned: false,
             signer: Some(Signer::Identity { identity: "me@x".to_owned(), issuer: "https://issuer".to_owned() }),
@@ -240,7 +266,7 @@ pub(crate) mod tests {
                 format!("{one}\n{}", one.split_once("[[tool]]").map(|(_, rest)| format!("[[tool]]{rest}")).unwrap()),
                 "twice",
             ),
-            (one.replace("name = \"a\"", "name = \"../a\""), "not the name of a tool"),
+            (one.replace("name = \"a\"", "name = \"../a\""), "cannot be the name of a tool"),
             (one.replace("sha256:", "sha512:"), "not a digest"),
             ("version = ".to_owned(), "line 1"),
         ] {

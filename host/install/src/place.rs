@@ -1,10 +1,11 @@
 //! A lock and what this user confirmed of it. A lock comes from anywhere, with a project, and a tool may be able to write
 //! to it: an entry counts only if this user has installed it as it is.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,12 +13,17 @@ use toolcell_core::private::{self, OnDisk, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
-use crate::lock::{self, BYTES_MAX, Entry, Lock};
+use crate::lock::{self, BYTES_MAX, ENTRIES_MAX, Entry, Lock};
 
 /// The folder of what was confirmed, in that of all state.
 pub(crate) const FOLDER: &str = "installed";
 /// The draft of a lock, beside it. Locked by the process that changes the lock.
 const DRAFT: &str = ".toolcell.lock.draft";
+/// How long a process waits for others to change the lock, which takes each of them milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it looks meanwhile.
+const POLL: Duration = Duration::from_millis(10);
+
 /// Where a lock is, and where toolcell keeps what was confirmed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -32,6 +38,35 @@ pub struct Installed {
     pub lock: Lock,
     /// What this user confirmed. Between two steps of an install, a name has two entries here.
     confirmed: Vec<Entry>,
+}
+
+/// The next lock, while it is written. Removed on drop, unless it became the lock.
+struct Draft {
+    /// Locked.
+    file: File,
+    path: PathBuf,
+    is_lock: bool,
+}
+
+impl Draft {
+    /// Replaces `lock` with `text`: when this returns, the disk has it.
+    fn replace(&mut self, lock: &Path, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_all()?;
+        std::fs::rename(&self.path, lock)?;
+        self.is_lock = true;
+        File::open(lock.parent().unwrap_or(Path::new("/")))?.sync_all()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_lock {
+            // What stays is used again by the next process.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Installed {
@@ -132,45 +167,52 @@ impl Place {
     /// What `change` refuses, and files that cannot be written.
     pub fn change(&self, change: impl FnOnce(&mut Installed) -> Result<(), Refusal>) -> Result<(), Refusal> {
         let failed = |error: &io::Error| unwritable(&self.lock, error);
-        let mut draft = self.draft().map_err(|error| failed(&error))?;
+        let mut draft = self.draft(PATIENCE).map_err(|error| failed(&error))?;
         let before = self.read()?;
         let mut after = before.clone();
         change(&mut after)?;
         if after == before {
-            let _ = std::fs::remove_file(self.folder().join(DRAFT));
             return Ok(());
         }
         let text = after.lock.to_text()?;
+        lock::fits(&after.lock, &text).map_err(|why| failed(&io::Error::other(why)))?;
         let settled = after.settled();
         self.confirm(before.confirmed.into_iter().chain(settled.iter().cloned()).collect())?;
-        let mut write = || -> io::Result<()> {
-            draft.set_len(0)?;
-            draft.write_all(text.as_bytes())?;
-            draft.sync_all()?;
-            std::fs::rename(self.folder().join(DRAFT), &self.lock)?;
-            File::open(self.folder())?.sync_all()
-        };
-        write().map_err(|error| failed(&error))?;
+        draft.replace(&self.lock, &text).map_err(|error| failed(&error))?;
         self.confirm(settled)
     }
 
-    /// The draft, locked: by this process alone, also among those of other users.
-    fn draft(&self) -> io::Result<File> {
+    /// The draft, locked: by this process alone, also among those of other users. One of these could keep it locked, so
+    /// the wait for it ends after `patience`.
+    fn draft(&self, patience: Duration) -> io::Result<Draft> {
         let path = self.folder().join(DRAFT);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         // As the other files of a project, less what the user's mask takes.
         let owner = Mode::RUSR | Mode::WUSR;
         let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let start = Instant::now();
         loop {
             let file = File::from(rustix::fs::open(&path, flags, mode)?);
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
             }
-            file.lock()?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if start.elapsed() < patience || !guard!("lock_patience") => {
+                    std::thread::sleep(POLL);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let message =
+                        format!("another process keeps {DRAFT} locked for more than {} s", patience.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
             // The process that had it may have made it the lock.
             let (ours, there) = (file.metadata()?, path.symlink_metadata());
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                return Ok(file);
+                return Ok(Draft { file, path, is_lock: false });
             }
         }
     }
@@ -186,7 +228,7 @@ impl Place {
         let path = format!("# {:?}\n", self.lock);
         let folder = self.confirmed.parent().unwrap_or(Path::new("/"));
         let write = || -> io::Result<()> {
-            private::create_dir(folder)?;
+            private::close_dir(folder)?;
             private::write_atomically(&self.confirmed, &[path.as_bytes(), text.as_bytes()], OnDisk::Name)
         };
         write().map_err(|error| unwritable(&self.confirmed, &error))
@@ -208,6 +250,26 @@ impl Installed {
         Ok(())
     }
 
+    /// Writes into `entry` which of its names and ids belong to other bytes that the lock has under another name: rules
+    /// that use them go on to mean those. `pinned` is the entry of the lock that `entry` has to equal. Returns each such
+    /// name with that of the tool that has it.
+    pub fn give_way(&self, entry: &mut Entry, pinned: Option<&Entry>) -> Vec<(String, String)> {
+        let is_other = |other: &&Entry| other.name != entry.name && other.component != entry.component;
+        let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
+        let has = |other: &Entry, name: &String| other.name == *name || other.claims().any(|claim| claim == name);
+        let (mut taken, mut owners) = (Vec::new(), Vec::new());
+        for name in entry.tools.iter().chain(&entry.tool_ids) {
+            let owner = others.iter().find(|other| has(other, name)).filter(|_| guard!("names_kept"));
+            let was_taken = pinned.is_some_and(|pinned| pinned.taken.contains(name));
+            if (owner.is_some() || was_taken) && !taken.contains(name) {
+                taken.push(name.clone());
+                owners.extend(owner.map(|owner| (name.clone(), owner.name.clone())));
+            }
+        }
+        entry.taken = taken;
+        owners
+    }
+
     /// Takes `name` out of the lock. Returns what it stood for.
     pub fn remove(&mut self, name: &str) -> Option<Entry> {
         self.confirmed.retain(|known| known.name != name);
@@ -224,13 +286,18 @@ impl Installed {
     }
 }
 
-/// The components that any lock of this user names, below `home`, the folder of all state.
+/// The components that any lock of this user names, below `home`, the folder of all state. A lock whose folder is gone
+/// names none.
 ///
 /// # Errors
 ///
 /// A confirmation that cannot be read.
 pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
-    let mut used: Vec<Digest> = known(home)?.into_iter().map(|entry| entry.component).collect();
+    let mut used = Vec::new();
+    for file in files(home)? {
+        let Some(text) = confirmed_text(&file)?.filter(|text| !is_of_gone_folder(text)) else { continue };
+        used.extend(confirmed_entries(&file, &text)?.into_iter().map(|entry| entry.component));
+    }
     used.sort();
     used.dedup();
     Ok(used)
@@ -242,26 +309,49 @@ pub fn used(home: &Path) -> Result<Vec<Digest>, Refusal> {
 ///
 /// A confirmation that cannot be read.
 pub fn known(home: &Path) -> Result<Vec<Entry>, Refusal> {
-    let folder = home.join(FOLDER);
-    let Ok(files) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut known = Vec::new();
-    for file in files {
-        let file = file.map_err(|error| lock::unreadable(&folder, &error.to_string()))?.path();
-        if file.extension().is_some_and(|extension| extension == "toml") {
-            known.extend(confirmed_in(&file)?);
-        }
+    for file in files(home)? {
+        known.extend(confirmed_in(&file)?);
     }
     Ok(known)
 }
 
+/// The files of what was confirmed, one for each lock.
+fn files(home: &Path) -> Result<Vec<PathBuf>, Refusal> {
+    let folder = home.join(FOLDER);
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let files: io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut files = files.map_err(|error| lock::unreadable(&folder, &error.to_string()))?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    Ok(files)
+}
+
 fn confirmed_in(file: &Path) -> Result<Vec<Entry>, Refusal> {
+    confirmed_text(file)?.map_or_else(|| Ok(Vec::new()), |text| confirmed_entries(file, &text))
+}
+
+fn confirmed_text(file: &Path) -> Result<Option<String>, Refusal> {
     let open = match private::open(file, Others::Nothing) {
         Ok(open) => open,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(lock::unreadable(file, &error.to_string())),
     };
-    let text = bounded(open).map_err(|error| lock::unreadable(file, &error.to_string()))?;
-    lock::entries(&text).map_err(|why| lock::unreadable(file, &why))
+    // Between two steps of a change, the old and the new entries of a lock are confirmed.
+    bounded(open, 2 * BYTES_MAX).map(Some).map_err(|error| lock::unreadable(file, &error.to_string()))
+}
+
+fn confirmed_entries(file: &Path, text: &str) -> Result<Vec<Entry>, Refusal> {
+    lock::entries(text, 2 * ENTRIES_MAX).map_err(|why| lock::unreadable(file, &why))
+}
+
+/// Whether the folder of the lock that `text` confirms, which its first line names, does not exist any more. A path with
+/// characters that are escaped in another way counts as one that exists.
+fn is_of_gone_folder(text: &str) -> bool {
+    let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
+    let lock: Option<PathBuf> = first.and_then(|path| serde_json::from_str(path).ok());
+    let folder = lock.as_deref().and_then(Path::parent);
+    let metadata = folder.map(Path::symlink_metadata);
+    matches!(metadata, Some(Err(error)) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The text of a lock; `None` if there is none.
@@ -276,14 +366,14 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    bounded(file).map(Some)
+    bounded(file, BYTES_MAX).map(Some)
 }
 
-fn bounded(file: File) -> io::Result<String> {
+fn bounded(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    file.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
+    file.take(bytes_max + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > bytes_max {
+        true => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
         false => Ok(text),
     }
 }
@@ -295,6 +385,8 @@ fn unwritable(path: &Path, error: &io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::lock::tests::entry;
 
@@ -390,5 +482,46 @@ mod tests {
         let draft = test.place.folder().join(DRAFT);
         std::os::unix::fs::symlink(&target, draft).unwrap();
         assert_eq!(test.put(&entry("a"), None).unwrap_err().code, "lock_unwritable");
+    }
+
+    #[test]
+    fn a_refused_change_leaves_no_draft() {
+        let test = Test::new();
+        let refused = |_: &mut Installed| Err(unconfirmed("a", false));
+        assert_eq!(test.place.change(refused).unwrap_err().code, "lock_not_confirmed");
+        assert_eq!(std::fs::read_dir(test.place.folder()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_that_another_keeps_is_not_waited_for_without_end() {
+        let test = Test::new();
+        let kept = test.place.draft(PATIENCE).unwrap();
+        let place = test.place.clone();
+        let (sender, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let refused = place.draft(Duration::from_millis(50)).map(drop).map_err(|error| error.kind());
+            let _ = sender.send(refused);
+        });
+        assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(Err(io::ErrorKind::TimedOut)));
+        drop(kept);
+        test.put(&entry("a"), None).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_could_not_be_read_again_is_not_written() {
+        let test = Test::new();
+        let a = entry("a");
+        test.put(&a, None).unwrap();
+        let large = Entry { tools: vec!["t".repeat(usize::try_from(BYTES_MAX).unwrap())], ..entry("b") };
+        let refusal = test.put(&large, None).unwrap_err();
+        assert!(refusal.code == "lock_unwritable" && refusal.message.contains("remove tools"), "{refusal}");
+        let many: BTreeMap<String, Entry> = (0..=4_096).map(|at| (format!("t{at}"), entry("t"))).collect();
+        assert!(lock::fits(&Lock(many), "").is_err());
+        assert_eq!(test.place.read().unwrap().get("a").unwrap().unwrap(), &a);
+        // Between two steps both versions of every tool are confirmed.
+        let both = [a.clone(), Entry { version: Some("v".repeat(3 << 20)), ..a.clone() }];
+        let other = Entry { version: Some("w".repeat(3 << 20)), ..a };
+        test.place.confirm(both.into_iter().chain([other]).collect()).unwrap();
+        test.place.read().unwrap();
     }
 }

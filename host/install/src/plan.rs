@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use serde::Serialize;
+use toolcell_core::approval::legible;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::ceiling::{Ceiling, Difference};
@@ -56,7 +57,7 @@ pub enum Change {
         /// The version that would replace it.
         after: String,
     },
-    /// A version of which cannot be told whether it is older.
+    /// Its version cannot be compared with that of the lock, so it may be an older one.
     Unordered {
         /// The version in the lock.
         before: String,
@@ -82,8 +83,6 @@ impl Change {
 /// What would change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Whether the name stands for these bytes already, and all is as it was.
-    pub is_same: bool,
     /// What the user should read.
     pub changes: Vec<Change>,
 }
@@ -95,7 +94,7 @@ impl Plan {
     ///
     /// An older version in place of a signed one.
     pub fn new(before: Option<&Version>, after: &Version) -> Result<Self, Refusal> {
-        let Some(before) = before else { return Ok(Self { is_same: false, changes: vec![Change::First] }) };
+        let Some(before) = before else { return Ok(Self { changes: vec![Change::First] }) };
         let (old, new) = (&before.entry, &after.entry);
         let mut changes = versions(old, new)?;
         if old.reference != new.reference {
@@ -109,8 +108,7 @@ impl Plan {
             changes.push(Change::MayBeUnsigned);
         }
         changes.extend(declarations(before, after));
-        let is_same = changes.is_empty() && Entry { declared: old.declared, ..new.clone() } == *old;
-        Ok(Self { is_same, changes })
+        Ok(Self { changes })
     }
 
     /// Whether the user has to agree.
@@ -159,9 +157,12 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
     }
     if old.signer.is_some() && guard!("downgrades") {
         let message = format!(
-            "`{}`: version {after} is older than {before}, which is installed and signed, so it could bring back what was \
-             repaired: if you mean it, run `toolcell remove {}`, and install it again",
-            old.name, old.name
+            "`{}`: version {} is older than {}, which is installed and signed, so it could bring back what was repaired: if \
+             you mean it, run `toolcell remove {}`, and install it again",
+            old.name,
+            legible(after),
+            legible(before),
+            old.name
         );
         return Err(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message));
     }
@@ -241,8 +242,7 @@ mod tests {
             entry.version = Some("1.1.0".to_owned());
         });
         let plan = Plan::new(Some(&before), &after).unwrap();
-        assert_eq!((plan.is_same, plan.asks(), kinds(&plan)), (false, false, Vec::new()));
-        assert!(Plan::new(Some(&before), &before).unwrap().is_same);
+        assert_eq!((plan.asks(), kinds(&plan)), (false, Vec::new()));
         let first = Plan::new(None, &after).unwrap();
         assert_eq!((first.asks(), kinds(&first)), (true, vec!["first".to_owned()]));
     }
@@ -257,10 +257,11 @@ mod tests {
             (version(|entry| entry.reference = "oci://evil.example/a:1".to_owned()), "reference"),
             (version(|entry| entry.declarations = Digest::of(b"other")), "unknown"),
             (version(|entry| entry.version = None), "unversioned"),
+            (version(|entry| entry.version = Some("1.0.0.old".to_owned())), "unordered"),
             (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
         ] {
             let plan = Plan::new(Some(&before), &after).unwrap();
-            assert_eq!((plan.asks(), plan.is_same, kinds(&plan)), (true, false, vec![kind.to_owned()]));
+            assert_eq!((plan.asks(), kinds(&plan)), (true, vec![kind.to_owned()]));
         }
     }
 
@@ -276,7 +277,7 @@ mod tests {
         let unordered = version(|entry| entry.version = Some("nightly".to_owned()));
         let plan = Plan::new(Some(&version(|_| {})), &unordered).unwrap();
         assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["unordered".to_owned()]));
-        assert!(Plan::new(Some(&unordered), &unordered).unwrap().is_same);
+        assert_eq!(kinds(&Plan::new(Some(&unordered), &unordered).unwrap()), [""; 0]);
     }
 
     #[test]

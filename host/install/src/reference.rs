@@ -1,7 +1,7 @@
 //! What a user writes to name a tool to install: a registry reference, a URL, a file or a folder.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
@@ -37,7 +37,7 @@ pub enum Reference {
 /// `host[:port]/repository[:tag][@sha256:..]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistryReference {
-    /// In lower case, with the port if one was written.
+    /// In lower case, with the port unless it is that of https: one spelling, because trust policies match it.
     pub host: String,
     /// Path of the repository, in lower case.
     pub repository: String,
@@ -87,9 +87,7 @@ impl RegistryReference {
             Some((repository, tag)) => (repository, Some(tag)),
             None => (path, None),
         };
-        if !is_host(host) {
-            return Err(format!("`{host}` is not the host of a registry"));
-        }
+        let host = canonical_host(host).ok_or_else(|| format!("`{host}` is not the host of a registry"))?;
         if !is_repository(repository) {
             return Err(format!(
                 "`{repository}` is not a repository: parts of lower-case letters, digits, `.`, `_` and `-` are \
@@ -99,12 +97,7 @@ impl RegistryReference {
         if let Some(tag) = tag.filter(|tag| !is_tag(tag)) {
             return Err(format!("`{tag}` is not a tag: at most 128 letters, digits, `.`, `_` and `-` are expected"));
         }
-        Ok(Self {
-            host: host.to_ascii_lowercase(),
-            repository: repository.to_owned(),
-            tag: tag.map(str::to_owned),
-            digest,
-        })
+        Ok(Self { host, repository: repository.to_owned(), tag: tag.map(str::to_owned), digest })
     }
 }
 
@@ -137,6 +130,7 @@ impl Reference {
             return parse_url(text).map(Self::Url).map_err(refused);
         }
         let path = std::path::absolute(folder.join(text)).map_err(|error| refused(error.to_string()))?;
+        let path = without_steps_up(path);
         if text.starts_with(['/', '.']) || !begins_with_host(text) {
             return Ok(Self::Path(path));
         }
@@ -198,6 +192,9 @@ fn parse_url(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err("a URL has no user, no password and no fragment here".to_owned());
     }
+    if url.host_str().is_some_and(is_rooted) {
+        return Err("its host ends with a dot: write it without".to_owned());
+    }
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_loopback(&url) => Ok(url),
@@ -219,6 +216,19 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
+/// The path without `..`, so that a file is written the same from whichever folder it was named. Its last part may be a
+/// link, which is followed when it is read. Unchanged if its folder does not exist.
+fn without_steps_up(path: PathBuf) -> PathBuf {
+    if !path.components().any(|part| part == Component::ParentDir) {
+        return path;
+    }
+    let plain = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => folder.canonicalize().map(|folder| folder.join(name)),
+        _ => path.canonicalize(),
+    };
+    plain.unwrap_or(path)
+}
+
 /// Whether the first part of `text` can only be the host of a registry: it has a dot or a port, or is `localhost`, as
 /// with docker.
 fn begins_with_host(text: &str) -> bool {
@@ -227,10 +237,24 @@ fn begins_with_host(text: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
+    canonical_host(text).is_some()
+}
+
+/// A host and a port in the spelling of URLs; `None` if `text` is none.
+fn canonical_host(text: &str) -> Option<String> {
     let is_named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
     // The grammar of URLs decides what a host and a port are.
-    let url = Url::parse(&format!("https://{text}/")).ok();
-    is_named && url.is_some_and(|url| url.host().is_some() && url.path() == "/")
+    let url = Url::parse(&format!("https://{text}/")).ok().filter(|url| is_named && url.path() == "/")?;
+    let name = url.host_str().filter(|name| !is_rooted(name))?;
+    Some(match url.port() {
+        Some(port) => format!("{name}:{port}"),
+        None => name.to_owned(),
+    })
+}
+
+/// Whether the name of a host ends with a dot, which leads to the same host and is another text for a trust policy.
+fn is_rooted(host: &str) -> bool {
+    host.ends_with('.') && guard!("rooted_hosts")
 }
 
 fn is_repository(text: &str) -> bool {
@@ -278,6 +302,7 @@ mod tests {
             ("localhost:5000/jq", "oci://localhost:5000/jq"),
             ("[::1]:5000/a/b:c", "oci://[::1]:5000/a/b:c"),
             ("GHCR.io/x/jq", "oci://ghcr.io/x/jq"),
+            ("ghcr.io:443/x/jq", "oci://ghcr.io/x/jq"),
             ("https://example.org/a/jq.wasm?v=1", "https://example.org/a/jq.wasm?v=1"),
             ("http://127.0.0.1:8/jq.wasm", "http://127.0.0.1:8/jq.wasm"),
             ("jq.wasm", "/nowhere/jq.wasm"),
@@ -309,6 +334,8 @@ mod tests {
             ("ghcr.io/x/jq:", "is not a tag"),
             ("oci://ghcr.io", "host/repository"),
             ("oci://gh cr/x", "not the host"),
+            ("oci://ghcr.io./x/jq", "not the host"),
+            ("https://example.org./jq.wasm", "ends with a dot"),
             ("ghcr.io/x/jq@sha512:00", "is not a digest"),
         ] {
             let refusal = parse(text).unwrap_err();
@@ -325,6 +352,18 @@ mod tests {
         let refusal = Reference::parse("my.folder/jq", root.path()).unwrap_err();
         assert!(refusal.message.contains("write ./my.folder/jq or oci://my.folder/jq"), "{refusal}");
         assert!(Reference::parse("./my.folder/jq", root.path()).unwrap().is_path());
+    }
+
+    #[test]
+    fn a_path_has_one_spelling_from_whichever_folder_it_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(folder.join("deep/er")).unwrap();
+        let parse = |text: &str, inner: &str| Reference::parse(text, &folder.join(inner)).unwrap();
+        let jq = parse("./jq.wasm", "");
+        assert_eq!([parse("../jq.wasm", "deep"), parse("../../jq.wasm", "deep/er")], [jq.clone(), jq]);
+        assert_eq!(parse("..", "deep/er").suggested_name().as_deref(), Some("deep"));
+        assert_eq!(parse("../jq.wasm", "gone"), Reference::Path(folder.join("gone/../jq.wasm")));
     }
 
     #[test]

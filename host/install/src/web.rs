@@ -37,6 +37,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum time of one body.
 const BODY_TIME: Duration = Duration::from_secs(600);
 
+/// How a server says that there is nothing.
+const ABSENT: [StatusCode; 2] = [StatusCode::NOT_FOUND, StatusCode::GONE];
+
 /// Components behind URLs.
 pub struct Web {
     tls: TlsConnector,
@@ -60,14 +63,14 @@ impl Web {
         Self { tls: TlsConnector::from(Arc::new(config)) }
     }
 
-    /// Requests `url`, and follows redirects. `None` if the server says that there is nothing.
-    async fn get(&self, url: &Url) -> Result<Option<Body>, Refusal> {
+    /// Requests `url`, and follows redirects. `None` if the server answers with one of `absent`: that there is nothing.
+    async fn get(&self, url: &Url, absent: &[StatusCode]) -> Result<Option<Body>, Refusal> {
         let mut at = url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let body = self.request(&at, url).await?;
             match body.response.status() {
                 status if status.is_success() => return Ok(Some(body)),
-                StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
+                status if absent.contains(&status) => return Ok(None),
                 status if status.is_redirection() => at = redirected(&at, &body, url)?,
                 status => {
                     let message = format!("{at} answers {}: check the URL, or try again later", status.as_u16());
@@ -96,8 +99,11 @@ impl Web {
         answered.unwrap_or_else(|_| Err(slow(at, ANSWER_TIME)))
     }
 
+    /// All bytes of a file that may not be there.
     async fn all(&self, url: &Url, bytes_max: u64) -> Result<Option<Vec<u8>>, Refusal> {
-        let Some(body) = self.get(url).await? else { return Ok(None) };
+        // A bucket that cannot be listed forbids what it does not have.
+        let absent = [ABSENT.as_slice(), &[StatusCode::FORBIDDEN]].concat();
+        let Some(body) = self.get(url, &absent).await? else { return Ok(None) };
         let mut bytes = Vec::new();
         let mut sink = Sink::new(&mut bytes, bytes_max);
         pour(body, url, &mut sink).await?;
@@ -219,7 +225,7 @@ impl Source for Web {
     fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let url = of(&resolved.reference)?;
-            let Some(body) = self.get(url).await? else {
+            let Some(body) = self.get(url, &ABSENT).await? else {
                 let message = format!("there is nothing at {url}: check the URL");
                 return Err(Refusal::new(ErrorClass::UnknownTool, "reference_not_found", message));
             };

@@ -1,6 +1,7 @@
 //! Everything that a component declares of its tools, and the difference of two, as one reads a diff. A description is
 //! read by a model: a change of it is as much as a change of code.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -90,18 +91,37 @@ impl Words {
     }
 }
 
-/// Puts each value below `value`, which is at `place`, into `words`. Empty lists and objects are values.
+/// Puts each value below `value`, which is at `place`, into `words`. Empty lists and objects are values. Two records that
+/// differ have different words: else a change could hide behind a key that is spelled as the place of another value.
 fn flatten(value: &Value, place: String, separator: &str, depth: usize, words: &mut BTreeMap<String, String>) {
     let inner = |key: &dyn std::fmt::Display| format!("{place}{separator}{key}");
     match value {
         Value::Object(fields) if !fields.is_empty() && depth < DEPTH_MAX => {
-            fields.iter().for_each(|(key, value)| flatten(value, inner(key), ".", depth + 1, words));
+            fields.iter().for_each(|(key, value)| flatten(value, inner(&part(key)), ".", depth + 1, words));
         }
         Value::Array(items) if !items.is_empty() && depth < DEPTH_MAX => {
             items.iter().enumerate().for_each(|(at, value)| flatten(value, inner(&at), ".", depth + 1, words));
         }
-        Value::String(text) => drop(words.insert(place, text.clone())),
+        Value::String(text) => drop(words.insert(place, said(text))),
         other => drop(words.insert(place, other.to_string())),
+    }
+}
+
+/// How a key is written in a place: as JSON, unless it is a plain word, which contains no separator and is no index.
+fn part(key: &str) -> Cow<'_, str> {
+    let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
+        && !key.bytes().all(|byte| byte.is_ascii_digit());
+    match is_plain || !guard!("plain_places") {
+        true => Cow::Borrowed(key),
+        false => Cow::Owned(Value::from(key).to_string()),
+    }
+}
+
+/// How a text is written: as it is, unless it could be another value, such as `5` or `true`.
+fn said(text: &str) -> String {
+    match serde_json::from_str::<Value>(text).is_ok() && guard!("plain_places") {
+        true => Value::from(text).to_string(),
+        false => text.to_owned(),
     }
 }
 
@@ -141,5 +161,31 @@ mod tests {
     fn the_order_of_fields_means_nothing() {
         let (one, other) = (words(&json!({"a": 1, "b": 2})), words(&json!({"b": 2, "a": 1})));
         assert_eq!(one.digest(), other.digest());
+    }
+
+    #[test]
+    fn records_that_differ_have_different_words() {
+        let twins = [
+            json!({"a": {"b": "x"}}),
+            json!({"a": {"b": "y"}, "a.b": "x"}),
+            json!({"a.b": "x"}),
+            json!({"a": {"": {"b": "x"}}}),
+            json!({"\"a\"": {"b": "x"}}),
+            json!({"a": ["x"]}),
+            json!({"a": {"0": "x"}}),
+            json!({"a": 5}),
+            json!({"a": "5"}),
+            json!({"a": "\"5\""}),
+            json!({"a": []}),
+            json!({"a": "[]"}),
+            json!({"a": null}),
+            json!({"a": "null"}),
+        ];
+        for (at, one) in twins.iter().enumerate() {
+            for other in twins.iter().skip(at + 1) {
+                assert_ne!(words(one).digest(), words(other).digest(), "{one} {other}");
+                assert!(!words(one).difference(&words(other)).is_empty(), "{one} {other}");
+            }
+        }
     }
 }

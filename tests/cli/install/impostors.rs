@@ -41,6 +41,34 @@ fn a_rule_that_names_an_installed_tool_holds_for_its_bytes_alone() {
 }
 
 #[test]
+fn an_impostor_that_is_installed_too_changes_no_decision() {
+    for (name, bare) in [("risky.echo", "echo"), ("safe", "safe"), ("risky.*", "echo")] {
+        let place = Place::new().project(&ALLOW.replace("NAME", name)).trusted();
+        fs::write(place.project.join("honest.wasm"), risky("risky", |_| {})).unwrap();
+        // It claims the qualified name of the honest tool, or calls itself as that was installed.
+        let twin = risky(if bare == "echo" { "risky" } else { "evil" }, |toolkit| {
+            toolkit["declarations"][0]["title"] = json!("a twin");
+            toolkit["declarations"][0]["name"] = json!(bare);
+        });
+        fs::write(place.project.join("impostor.wasm"), twin).unwrap();
+        place.run(&["install", "./honest.wasm", "--name=safe", "--yes"]).exits(0);
+        let said = place.run(&["install", "./impostor.wasm", "--name=evil", "--yes"]).exits(0).stderr;
+        assert_eq!(said.contains("rules that name `risky.echo` mean `safe`"), bare == "echo", "{said}");
+        call(&place, "safe", 0);
+        call(&place, "evil", 3);
+        // The lock stays as it is when its bytes are put back, also without the tool that had the name first.
+        place.run(&["remove", "safe"]).exits(0);
+        for file in fs::read_dir(place.home.join("store/components")).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        place.run(&["install", "--locked", "--yes"]).exits(0);
+        // A rule that names it as the user installed it does mean it.
+        let place = place.project(&ALLOW.replace("NAME", "evil")).trusted();
+        call(&place, "evil", 0);
+    }
+}
+
+#[test]
 fn an_approved_name_does_not_hold_for_the_bytes_of_an_update() {
     let place = Place::new().project(&ALLOW.replace("NAME", "safe")).trusted();
     fs::write(place.project.join("safe.wasm"), risky("risky", |_| {})).unwrap();

@@ -33,6 +33,11 @@ fn the_lock_is_made_true_from_what_the_project_declares() {
     assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["unchanged"]);
     place.run(&["install", "./greet.wasm", "--name=other", "--yes"]).exits(0);
     let place = place.project("").trusted();
+    // What would be removed is said, and refused if the lock may not change.
+    let dry = place.run(&["install", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!((states(&dry), &dry["dry_run"]), (vec!["removed", "unchanged"], &json!(true)));
+    assert!(place.run(&["install", "--locked"]).exits(3).stderr.contains("[lock_out_of_date]"));
+    place.run(&["call", "greet"]).exits(0);
     assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["removed", "unchanged"]);
     place.run(&["call", "greet"]).exits(2);
     place.run(&["call", "other", "--allow-net=evil.example"]).exits(0);
@@ -97,8 +102,22 @@ fn a_lock_that_was_edited_does_not_count() {
         assert_eq!(refused["error"]["error_code"], json!("lock_unreadable"));
         assert!(refused["error"]["message"].as_str().unwrap().contains(words), "{refused}");
     }
+    // Words of others begin no line of a list.
+    fs::write(&lock, good.replace("size = ", "version = \"1\\nforged 9.9\"\nsize = ")).unwrap();
+    let listed = place.run(&["list"]).exits(0).stdout;
+    assert!(listed.contains("forged 9.9") && !listed.lines().any(|line| line.starts_with("forged")), "{listed}");
     fs::write(&lock, good).unwrap();
     place.run(&["call", "greet"]).exits(0);
+}
+
+#[test]
+fn a_name_that_a_lock_cannot_have_is_refused_where_it_is_declared() {
+    let place = Place::new().project("[tools]\n\"a/b\" = \"./greet.wasm\"\n");
+    greet(&place, |_| {});
+    let refused = place.run(&["policy", "trust"]);
+    assert!(refused.code != Some(0) && refused.stderr.contains("`a/b` cannot be the name of a tool"), "{refused:?}");
+    assert_ne!(place.run(&["install", "--yes"]).code, Some(0));
+    assert!(!place.project.join("toolcell.lock").exists());
 }
 
 #[test]

@@ -105,6 +105,13 @@ fn a_name_belongs_to_its_project_and_the_users_own_are_known_everywhere() {
     assert_eq!(place.run(&["store", "prune", "--json"]).exits(0).json()["removed"], json!(0));
     place.run(&["remove", "--user", "mine"]).exits(0);
     assert_eq!(place.run(&["store", "prune", "--json"]).exits(0).json()["removed"], json!(1));
+    // A project that is gone needs none either.
+    fs::write(elsewhere.join("toolcell.toml"), "").unwrap();
+    place.run_in(&elsewhere, &["policy", "trust"]).exits(0);
+    place.run_in(&elsewhere, &["install", "../project/greet.wasm", "--yes"]).exits(0);
+    assert_eq!(place.run(&["store", "prune", "--json"]).exits(0).json()["removed"], json!(0));
+    fs::remove_dir_all(&elsewhere).unwrap();
+    assert_eq!(place.run(&["store", "prune", "--json"]).exits(0).json()["removed"], json!(1));
 }
 
 #[test]
@@ -130,7 +137,7 @@ fn nothing_is_installed_without_consent() {
     let place = project();
     greet(&place, reaching("api.example.com"));
     let ran = place.run(&["install", "./greet.wasm"]).exits(3);
-    for words in ["send requests to api.example.com", "signed by", "nobody", "[install_needs_consent]", "--yes"] {
+    for words in ["send requests to api.example.com", "none, it is not signed", "[install_needs_consent]", "--yes"] {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
     assert!(!place.project.join("toolcell.lock").exists());
@@ -171,6 +178,11 @@ fn a_component_that_was_changed_in_the_store_is_not_used() {
     }
     let verified = place.run(&["store", "verify", "--json"]).exits(1).json();
     assert_eq!(verified["damaged"].as_array().unwrap().len(), 1, "{verified}");
+    // What is no component at all is named, too.
+    let foreign = place.home.join("store/components/notes.txt");
+    fs::write(&foreign, "x").unwrap();
+    assert!(place.run(&["store", "verify"]).exits(1).stdout.contains("2 files are not as they were installed"));
+    fs::remove_file(foreign).unwrap();
     // It is put back from where it came from.
     assert_eq!(place.run(&["install", "--json"]).exits(0).json()["tools"][0]["state"], json!("restored"));
     place.run(&["store", "verify"]).exits(0);
@@ -192,6 +204,7 @@ fn what_cannot_be_loaded_is_not_installed() {
         (&["install", "./missing.wasm", "--yes"][..], "no tool at"),
         (&["install", "http://example.com/x.wasm", "--yes"], "use `https`"),
         (&["install", "./greet.wasm", "--name", "a/b"], "cannot be the name of a tool"),
+        (&["install", "./greet.wasm#echo", "--name=echo", "--yes"], "with all of its tools"),
         (&["update", "nothing"], "no tool is installed as `nothing`"),
     ] {
         let ran = place.run(arguments).exits(2);
@@ -207,9 +220,18 @@ fn info_runs_nothing_and_installs_nothing() {
     fs::write(place.project.join("trap.wasm"), crate::support::wat("describe-traps")).unwrap();
     let told = place.run(&["info", "./trap.wasm", "--json"]).exits(0).json();
     assert!(told["component"].as_str().unwrap().starts_with("sha256:") && told["signer"].is_null(), "{told}");
+    assert!(place.run(&["info", "./trap.wasm"]).exits(0).stdout.contains("signer: none, it is not signed"));
     assert_eq!((&told["imports"], &told["installed_as"]), (&json!([]), &json!([])));
     assert_eq!(place.run(&["list", "--json"]).exits(0).json()["installed"], json!([]));
     greet(&place, |_| {});
     place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
     assert!(place.run(&["info", "./greet.wasm"]).exits(0).stdout.contains("installed: as greet"));
+    for command in ["info", "install"] {
+        let ran = place.run(&[command, "greet"]).exits(2);
+        assert!(ran.stderr.contains("whose reference is ./greet.wasm"), "{}", ran.stderr);
+    }
+    // From whichever folder, a file is the same.
+    let deep = place.project.join("src/deep");
+    let again = place.run_in(&deep, &["install", "../../greet.wasm", "--json"]).exits(0).json();
+    assert_eq!(again["tools"][0]["state"], json!("unchanged"), "{again}");
 }

@@ -1,8 +1,11 @@
 //! What an update changes, and whether it asks.
 
-use serde_json::json;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use super::{greet, project, reaching, tool};
+use crate::support::{Client, OLD};
 
 #[test]
 fn an_update_that_grows_nothing_goes_through() {
@@ -71,4 +74,54 @@ fn changed_words_and_schemas_ask_and_are_shown_as_a_diff() {
     });
     let changes = place.run(&["update", "--dry-run", "--json"]).exits(0).stdout;
     assert!(changes.contains("declaration.input_contract.model_input_schema.properties.token.type"), "{changes}");
+}
+
+#[test]
+fn a_change_cannot_hide_behind_a_key_that_is_spelled_as_its_place() {
+    let place = project();
+    let declaring = |schema: Value| {
+        greet(&place, |toolkit| toolkit["declarations"][0]["input_contract"]["model_input_schema"] = schema);
+    };
+    let token = |description: &str| json!({ "token": { "type": "string", "description": description } });
+    declaring(json!({ "type": "object", "properties": token("A word") }));
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    declaring(json!({
+        "type": "object", "properties": token("Your password"), "properties.token.description": "A word",
+    }));
+    let ran = place.run(&["update"]).exits(3).stderr;
+    assert!(ran.contains("+ Your password") && ran.contains("[install_needs_consent]"), "{ran}");
+}
+
+#[test]
+fn a_reference_that_names_its_bytes_is_not_taken_for_installed() {
+    let place = project();
+    greet(&place, |_| {});
+    let entry = tool(&place.run(&["install", "./greet.wasm", "--yes", "--json"]).exits(0));
+    let lock = place.project.join("toolcell.lock");
+    let pinned = format!("oci://localhost:1/greet@{}", entry["digest"].as_str().unwrap());
+    let text = std::fs::read_to_string(&lock).unwrap().replace("./greet.wasm", &pinned);
+    std::fs::write(&lock, text).unwrap();
+    // This user has not confirmed the entry.
+    let ran = place.run(&["update", "--offline", "--json"]).exits(1).json();
+    assert_eq!(ran["error"]["error_code"], json!("offline"), "{ran}");
+}
+
+#[test]
+fn a_running_server_offers_what_was_updated() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    for (at, options) in [&["mcp", "greet"][..], &["mcp", "greet", "--no-config"]].into_iter().enumerate() {
+        let mut client = Client::run(place.toolcell(options));
+        client.initialize(OLD);
+        let words = format!("Answers for the time {at}");
+        assert!(!client.request("tools/list", json!({})).to_string().contains(&words));
+        greet(&place, |toolkit| toolkit["declarations"][0]["description"] = json!(words));
+        place.run(&["update", "--yes"]).exits(0);
+        let start = Instant::now();
+        while !client.request("tools/list", json!({})).to_string().contains(&words) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{options:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Components behind URLs, whose servers answer with anything.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::super::policy::Place;
@@ -34,6 +36,55 @@ fn a_url_is_installed_if_it_may_be_unsigned() {
     assert!(server.seen().iter().any(|head| head.starts_with("GET /greet.wasm.minisig ")), "{:?}", server.seen());
     // What it may be is remembered for this reference, so an update asks no more.
     place.run(&["update"]).exits(0);
+}
+
+#[test]
+fn a_bucket_that_forbids_what_it_does_not_have_has_no_signature() {
+    let place = project();
+    let whole = response(&[], &echoing("greet", |_| {}));
+    let server = Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
+        true => whole.clone(),
+        false => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    });
+    let url = format!("{}/greet.wasm", server.origin());
+    let refused = place.run(&["install", &url, "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"));
+    assert_eq!(install(&place, &server, 0), "");
+    let missing = format!("{}/missing.wasm", server.origin());
+    let refused = place.run(&["install", &missing, "--allow-unsigned", "--yes", "--json"]).exits(1).json();
+    assert_eq!(refused["error"]["error_code"], json!("source_refused"));
+}
+
+#[test]
+fn what_may_be_unsigned_in_one_project_may_not_in_another() {
+    let place = project();
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let url = format!("{}/greet.wasm", server.origin());
+    assert_eq!(install(&place, &server, 0), "");
+    let other = place.home.parent().unwrap().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("toolcell.toml"), "").unwrap();
+    fs::copy(place.project.join("toolcell.lock"), other.join("toolcell.lock")).unwrap();
+    place.run_in(&other, &["policy", "trust"]).exits(0);
+    // The lock comes with the project, and what it says of signatures is not the user's word.
+    let refused = place.run_in(&other, &["install", "--offline", "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"), "{refused}");
+    place.run_in(&other, &["install", &url, "--offline", "--allow-unsigned", "--yes"]).exits(0);
+    place.run_in(&other, &["call", "greet"]).exits(0);
+}
+
+#[test]
+fn one_reference_that_may_be_unsigned_says_nothing_of_another() {
+    let place =
+        Place::new().project("[tools]\ngreet = { reference = \"./greet.wasm\", allow_unsigned = true }\n").trusted();
+    fs::write(place.project.join("greet.wasm"), echoing("greet", |_| {})).unwrap();
+    place.run(&["install", "--yes"]).exits(0);
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let lock = place.project.join("toolcell.lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    fs::write(&lock, text.replace("./greet.wasm", &format!("{}/greet.wasm", server.origin()))).unwrap();
+    let refused = place.run(&["update", "--yes", "--json"]).exits(3).json();
+    assert_eq!(refused["error"]["error_code"], json!("unsigned"), "{refused}");
 }
 
 #[test]

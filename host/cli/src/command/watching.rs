@@ -101,16 +101,18 @@ pub(super) fn stamp(file: &Path) -> Stamp {
 }
 
 impl PolicyOptions {
-    /// The paths of the configuration files and of the locks beside them, whether they exist or not.
+    /// The paths of the configuration files and of the locks beside them, whether they exist or not. Without files, the
+    /// locks still say what the names of installed tools stand for.
     fn places(&self, home: &Home) -> Vec<PathBuf> {
-        if self.reads_none() {
-            return Vec::new();
-        }
         let here = std::env::current_dir().ok();
         let project = here.map(|here| config::project_file(&here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
         let named = self.named().map(Path::to_owned);
         let files: Vec<PathBuf> = home.user_file().ok().into_iter().chain(named.or(project)).collect();
-        files.iter().map(|file| lock::beside(file)).chain(files.clone()).collect()
+        let locks = files.iter().map(|file| lock::beside(file));
+        match self.reads_none() {
+            true => locks.collect(),
+            false => locks.chain(files.clone()).collect(),
+        }
     }
 }
 

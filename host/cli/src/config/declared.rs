@@ -1,10 +1,12 @@
 //! `[tools]`: the tools that `toolcell install` installs for a project.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
+use toolcell_install::lock::{is_name, not_a_name};
 
 /// What a name of `[tools]` stands for: a reference, such as `"ghcr.io/example/jq:1"`, or a table with `reference`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,18 @@ pub struct DeclaredTool {
     pub reference: String,
     /// Whether it may be unsigned. Says so for this reference alone.
     pub allow_unsigned: bool,
+}
+
+/// Reads `[tools]`. A name that a lock cannot have is refused, because the lock could not be read any more.
+pub(super) fn by_name<'de, D>(deserializer: D) -> Result<BTreeMap<String, DeclaredTool>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let declared = BTreeMap::<String, DeclaredTool>::deserialize(deserializer)?;
+    match declared.keys().find(|name| !is_name(name)).filter(|_| guard!("declared_names")) {
+        Some(name) => Err(D::Error::custom(not_a_name(name))),
+        None => Ok(declared),
+    }
 }
 
 #[derive(Deserialize)]
@@ -62,7 +76,7 @@ mod tests {
         let of = |reference: &str, allow_unsigned| DeclaredTool { reference: reference.to_owned(), allow_unsigned };
         assert_eq!(file.declared.get("jq"), Some(&of("ghcr.io/x/jq:1", false)));
         assert_eq!(file.declared.get("mine"), Some(&of("./a.wasm", true)));
-        for wrong in ["jq = 1", "jq = { ref = \"x\" }", "jq = { reference = \"x\", more = 1 }"] {
+        for wrong in ["jq = 1", "jq = { ref = \"x\" }", "jq = { reference = \"x\", more = 1 }", "\"a/b\" = \"x\""] {
             assert!(ConfigFile::parse(&format!("[tools]\n{wrong}\n"), Path::new("/")).is_err(), "{wrong}");
         }
     }

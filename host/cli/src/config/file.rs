@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::GrantWord;
 
-use super::declared::DeclaredTool;
+use super::declared::{self, DeclaredTool};
 use super::ownership;
 use super::registry::RegistrySection;
 use super::signers::TrustSection;
@@ -52,7 +52,7 @@ pub struct ConfigFile {
     /// The trusted root of a private sigstore deployment: a file in JSON.
     pub trusted_root: Option<Word>,
     /// `[tools]`: names, and what `toolcell install` installs under them.
-    #[serde(rename = "tools")]
+    #[serde(rename = "tools", deserialize_with = "declared::by_name")]
     pub declared: BTreeMap<String, DeclaredTool>,
     /// The folder in which relative paths of this file start.
     #[serde(skip)]

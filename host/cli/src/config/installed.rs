@@ -102,7 +102,7 @@ impl Names {
     pub fn bind(&self, config: &Path, policy: &mut Policy) {
         let Some(read) = self.read().iter().find(|read| is_same(&read.config, config)) else { return };
         for entry in read.installed.iter().flat_map(Installed::entries) {
-            let claims = entry.tools.iter().chain(&entry.tool_ids).cloned().collect();
+            let claims = entry.claims().cloned().collect();
             let (name, component) = (entry.name.clone(), entry.component.to_string());
             policy.install(config, InstalledTool { name, component, claims });
         }

@@ -60,8 +60,8 @@ impl Call<'_> {
         if unbound {
             found = Err(format!(
                 "it allows the tool by name, and the name is the tool's own claim, or that of an installed tool; to mean \
-                 these bytes, add component = \"{component}\" to the rule, or install it, or name the component as a \
-                 [[tool]] of the same file"
+                 these bytes, add component = \"{component}\" to the rule, or install it and name it as it is installed, \
+                 or name the component as a [[tool]] of the same file"
             ));
         }
         let (subject, blocked, why) = match &found {

@@ -195,25 +195,32 @@ impl Rule {
 
     /// Whether the rule may identify the tool with `names` by name. A tool's name is its own claim, and another tool may
     /// claim the same, so an allowance by name counts only where the name is bound to bytes: by `component` in the rule,
-    /// by the lock beside the file of the rule, or by a `[[tool]]` of the same file, if no installed tool has the name.
-    /// Denials and questions count for every tool of that name.
+    /// by the lock beside the file of the rule, or by a `[[tool]]` of the same file, and only if no other installed tool
+    /// has the name. The name under which the user installed a component is the user's own word. Denials and questions count
+    /// for every tool of that name.
     pub(super) fn may_name(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_by_name = self.tool.is_some() || self.namespace.is_some();
         if self.behavior != Behavior::Allow || !is_by_name || self.component.is_some() || !guard!("bound_names") {
             return true;
         }
+        if let Some(pattern) = &self.tool
+            && self.installed_as(policy, component).any(|name| pattern.matches(name))
+        {
+            return true;
+        }
         let is_installed = policy.installed_beside(self.file.as_ref()).any(|tool| tool.component == component);
         let is_bound =
             policy.named.iter().any(|(named, digest)| Some(named) == self.file.as_ref() && digest == component);
-        is_installed || (is_bound && !self.is_taken(policy, names))
+        (is_installed || is_bound) && !self.is_taken(policy, names, component)
     }
 
-    /// Whether an installed tool of the same file, which the tool is not, has its qualified name or its id, or the bare
-    /// name by which alone the rule matches it.
-    fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>) -> bool {
+    /// Whether an installed tool of the same file, with other bytes than `component`, has the qualified name or the id of
+    /// the tool, or the bare name by which alone the rule matches it.
+    fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
             policy
                 .installed_beside(self.file.as_ref())
+                .filter(|tool| tool.component != component)
                 .any(|tool| tool.name == name || tool.claims.iter().any(|claim| claim == name))
         };
         let qualified = names.qualified();

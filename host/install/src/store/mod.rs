@@ -87,16 +87,17 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Store {
-    /// Opens the store below `home`, which is created. If no other process has it open, what killed processes left is
-    /// removed.
+    /// Opens the store below `home`, which is created, and closed to other users. If no other process has it open, what
+    /// killed processes left is removed.
     ///
     /// # Errors
     ///
-    /// A folder that cannot be created or locked.
+    /// A folder that cannot be created or locked, or belongs to another user.
     pub fn open(home: &Path) -> Result<Self, Refusal> {
         let folder = home.join(FOLDER);
         let open = || -> io::Result<Self> {
-            [COMPONENTS, DRAFTS].iter().try_for_each(|part| private::create_dir(&folder.join(part)))?;
+            private::close_dir(&folder)?;
+            [COMPONENTS, DRAFTS].iter().try_for_each(|part| private::close_dir(&folder.join(part)))?;
             let lock = private::open_or_create(&folder.join(LOCK))?;
             let store = Self { folder: folder.clone(), lock };
             match store.lock.try_lock() {
@@ -333,5 +334,17 @@ mod tests {
         assert_eq!(other.prune(|| Ok(vec![used])).unwrap(), Some((1, 6)));
         let store = Store::open(home.path()).unwrap();
         assert_eq!(store.components().unwrap(), [(used, 4)]);
+    }
+
+    #[test]
+    fn the_folders_are_closed_to_other_users() {
+        let home = tempfile::tempdir().unwrap();
+        drop(Store::open(home.path()).unwrap());
+        let folders = ["store", "store/components", "store/drafts"].map(|folder| home.path().join(folder));
+        folders.iter().for_each(|folder| std::fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap());
+        drop(Store::open(home.path()).unwrap());
+        for folder in folders {
+            assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
+        }
     }
 }

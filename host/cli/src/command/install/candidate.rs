@@ -11,8 +11,9 @@ use toolcell_install::obtain::{Obtained, Wanted, obtain};
 use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
 use toolcell_install::reference::Reference;
+use toolcell_install::signature::{Examined, Signed};
 use toolcell_install::store;
-use toolcell_install::verifier::Signer;
+use toolcell_install::verifier::{Signer, Subject};
 use toolcell_install::words::Words;
 
 use super::offer::{self, Offer};
@@ -73,7 +74,14 @@ impl Shop {
             return Ok(());
         }
         let last = installed.last(&want.name);
-        let (after, bytes, notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        let (mut after, bytes, mut notes) = self.candidate(want, last.and_then(|entry| entry.signer.as_ref()))?;
+        let taken = installed.give_way(&mut after.entry, want.pinned.as_ref());
+        notes.extend(taken.iter().map(|(name, owner)| {
+            format!(
+                "rules that name `{name}` mean `{owner}`, which has the name already; they can name `{}`",
+                want.name
+            )
+        }));
         if want.is_locked && want.pinned.as_ref() != Some(&after.entry) {
             return Err(out_of_date(want, self.place.file()));
         }
@@ -126,7 +134,7 @@ impl Shop {
             last_signer,
         };
         let home = self.home.folder();
-        let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &*self.verifier, (&self.store, home)))?;
+        let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &self.verifier, (&self.store, home)))?;
         let tools = self.load(&obtained.bytes)?;
         let (ceiling, words) = (Ceiling::of(&tools), Words::of(&tools));
         let sorted = |mut names: Vec<String>| {
@@ -144,6 +152,7 @@ impl Shop {
             declarations: words.digest(),
             tools: sorted(tools.iter().map(|tool| tool.declaration().qualified_name()).collect()),
             tool_ids: sorted(tools.iter().map(|tool| tool.declaration().tool_id.clone()).collect()),
+            taken: Vec::new(),
             declared: want.is_declared,
             allow_unsigned: want.is_unsigned_allowed,
             signer: obtained.verdict.signer.clone(),
@@ -159,6 +168,10 @@ impl Shop {
 
     /// Without a network: the pinned bytes, if the store has them, and this user has confirmed an entry with the same
     /// reference, digests and signer in any lock.
+    ///
+    /// # Errors
+    ///
+    /// A signer whom the settings do not allow.
     fn known(&self, want: &Want) -> Result<Option<(Version, Vec<String>)>, Refusal> {
         let Some(pinned) = want.pinned.as_ref().filter(|_| self.sources.offline) else { return Ok(None) };
         let home = self.home.folder();
@@ -168,12 +181,37 @@ impl Shop {
         };
         let Some(known) = place::known(home)?.into_iter().find(same) else { return Ok(None) };
         let Ok(bytes) = store::read(home, &known.component) else { return Ok(None) };
+        let notes = self.judged(want, &known)?;
         let tools = self.load(&bytes)?;
         let (name, is_unsigned_allowed) = (want.name.clone(), want.is_unsigned_allowed);
         let entry = Entry { name, declared: want.is_declared, allow_unsigned: is_unsigned_allowed, ..known };
         let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
-        let notes = vec!["its signature was checked when it was first installed, not again".to_owned()];
         Ok(Some((Version { entry, declared }, notes)))
+    }
+
+    /// What the settings of this project say of the signer of `known`, whose signature was checked before: another lock
+    /// may have been less strict.
+    fn judged(&self, want: &Want, known: &Entry) -> Result<Vec<String>, Refusal> {
+        let earlier = known.signer.iter().map(|signer| Examined {
+            found: known.reference.clone(),
+            format: "unknown",
+            outcome: Ok(Signed { signer: signer.clone(), signed_at: None, is_logged: false }),
+        });
+        let subject = Subject {
+            reference: &want.reference,
+            digest: known.digest,
+            bytes: &[],
+            is_unsigned_allowed: want.is_unsigned_allowed,
+            last_signer: known.signer.as_ref(),
+        };
+        let mut notes = match self.verifier.judge(&subject, &earlier.collect::<Vec<_>>()) {
+            Err(refusal) if guard!("known_signers") => return Err(refusal),
+            judged => judged.map(|verdict| verdict.notes).unwrap_or_default(),
+        };
+        if known.signer.is_some() {
+            notes.push("its signature was checked when it was first installed, not again".to_owned());
+        }
+        Ok(notes)
     }
 }
 

@@ -1,10 +1,10 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_install::component::Component;
 use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Wanted, obtain};
-use toolcell_install::reference::Reference;
 use toolcell_install::source::ReferrerKind;
 
 use super::super::exit::{Exit, Stop};
@@ -42,17 +42,16 @@ impl Info {
 
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
-        let here = std::env::current_dir().unwrap_or_default();
-        let reference = Reference::parse(&self.reference, &here)?;
+        let installed = shop.place.read()?;
+        let reference = super::reference(&self.reference, &shop, &installed)?;
         let is_unsigned_allowed = self.allow_unsigned;
         let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
         let (obtained, sboms) = shop.runtime.block_on(async {
-            let obtained = obtain(&wanted, &shop.sources, &*shop.verifier, (&shop.store, home.folder())).await?;
+            let obtained = obtain(&wanted, &shop.sources, &shop.verifier, (&shop.store, home.folder())).await?;
             let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
         let imports = Component::read(&obtained.bytes).map(|component| Vec::from_iter(component.imports));
-        let installed = shop.place.read()?;
         let is_same = |entry: &&Entry| entry.component == obtained.component;
         let names: Vec<&str> = installed.entries().filter(is_same).map(|entry| entry.name.as_str()).collect();
         let (digest, size) = (obtained.digest(), obtained.bytes.len());
@@ -61,13 +60,15 @@ impl Info {
             format!("{reference}"),
             format!("  digest: {digest}"),
             format!("  component: {}, {size} bytes", obtained.component),
-            format!("  signed by: {}", signer.map_or_else(|| "nobody".to_owned(), ToString::to_string)),
+            format!("  signer: {}", legible(&super::signer(signer))),
         ];
-        lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {note}")));
-        lines.extend(obtained.resolved.annotations.iter().map(|(key, value)| format!("  {key}: {value}")));
+        // On one line each, because a publisher could write a line that passes for one of these.
+        lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {}", legible(note))));
+        let said = |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
+        lines.extend(obtained.resolved.annotations.iter().map(said));
         lines.push(match &imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
-            Ok(imports) => format!("  imports: {}", imports.join(", ")),
+            Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
             Err(why) => format!("  imports: not known: {why}"),
         });
         lines.push(format!("  bills of materials: {}", sboms.len()));

@@ -7,22 +7,30 @@ use toolcell_install::place::Installed;
 use super::report::{Report, State};
 use super::shop::Shop;
 
-/// Takes the names out of the lock that `[tools]` named and names no more. If the lock may not change, fails instead.
-pub(super) fn forget(shop: &Shop, installed: &Installed, is_kept: bool, report: &mut Report) -> Result<(), Refusal> {
+/// Takes the names out of the lock that `[tools]` named and names no more. If the lock is `--locked`, fails instead; with
+/// `--dry-run`, says what would be removed.
+pub(super) fn forget(
+    shop: &Shop,
+    installed: &Installed,
+    (is_locked, is_dry): (bool, bool),
+    report: &mut Report,
+) -> Result<(), Refusal> {
     let gone = installed.lock.0.values().filter(|entry| entry.declared && !shop.declared().contains_key(&entry.name));
     for entry in gone {
-        if is_kept {
+        if is_locked {
             let message = format!(
-                "`{}` is in {}, and [tools] does not name it any more: run `toolcell install` without --locked and --dry-run",
+                "`{}` is in {}, and [tools] does not name it any more: run `toolcell install` without --locked",
                 entry.name,
                 shop.place.file().display()
             );
             return Err(Refusal::new(ErrorClass::PolicyBlocked, "lock_out_of_date", message));
         }
-        shop.place.change(|installed| {
-            installed.remove(&entry.name);
-            Ok(())
-        })?;
+        if !is_dry {
+            shop.place.change(|installed| {
+                installed.remove(&entry.name);
+                Ok(())
+            })?;
+        }
         report.add(State::Removed, entry, None, &[]);
     }
     Ok(())

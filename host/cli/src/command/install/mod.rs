@@ -18,10 +18,12 @@ use std::path::Path;
 
 use clap::Args;
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::lock::{is_name, written};
+use toolcell_install::lock::{is_name, not_a_name, written};
 use toolcell_install::place::Installed;
 use toolcell_install::reference::Reference;
+use toolcell_install::verifier::Signer;
 
 use super::exit::{BadRequest, Exit, Stop};
 
@@ -89,7 +91,7 @@ impl Install {
             None => shop.all(&installed)?,
         };
         if self.reference.is_none() {
-            many::forget(&shop, &installed, self.locked || self.dry_run, report)?;
+            many::forget(&shop, &installed, (self.locked, self.dry_run), report)?;
         }
         for want in wants {
             shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report)?;
@@ -99,8 +101,7 @@ impl Install {
 
     /// What REF asks for.
     fn want(&self, shop: &Shop, installed: &Installed, typed: &str) -> Result<Want, Stop> {
-        let here = std::env::current_dir().unwrap_or_default();
-        let reference = Reference::parse(typed, &here)?;
+        let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
         let said = written(&reference, shop.place.folder());
         if let Some(declared) = shop.declared().get(&name) {
@@ -132,18 +133,45 @@ impl Install {
     }
 }
 
+/// The reference that was typed.
+///
+/// # Errors
+///
+/// What is not a reference, such as the name of a tool that has one.
+fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Reference, Stop> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let declared = shop.declared().get(typed).map(|declared| &declared.reference);
+    let known = declared.or_else(|| installed.lock.0.get(typed).map(|entry| &entry.reference));
+    match known.filter(|_| here.join(typed).symlink_metadata().is_err()) {
+        Some(reference) => {
+            let message = format!(
+                "`{typed}` is the name of a tool, whose reference is {}: `toolcell install` without REF installs it, and \
+                 `toolcell update {typed}` takes what the reference stands for by now",
+                legible(reference)
+            );
+            Err(BadRequest(message).into())
+        }
+        None => Ok(Reference::parse(typed, &here)?),
+    }
+}
+
 /// The name that a tool gets.
 fn name(chosen: Option<&str>, reference: &Reference) -> Result<String, BadRequest> {
     match chosen {
         Some(name) if is_name(name) => Ok(name.to_owned()),
-        Some(name) => Err(BadRequest(format!(
-            "{name:?} cannot be the name of a tool: letters, digits, `_` and `-` are expected, beginning with a letter or \
-             a digit"
-        ))),
+        Some(name) => Err(BadRequest(not_a_name(name))),
         None => {
             reference.suggested_name().ok_or_else(|| BadRequest(format!("{reference} gives no name; say --name NAME")))
         }
     }
+}
+
+/// What is said in place of a signer.
+const UNSIGNED: &str = "none, it is not signed";
+
+/// Who signed, in words.
+fn signer(signer: Option<&Signer>) -> String {
+    signer.map_or_else(|| UNSIGNED.to_owned(), ToString::to_string)
 }
 
 /// The refusal of a name that is not installed in the lock `file`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolcell::Refusal;
-use toolcell_core::approval::{COLUMNS, Sheet};
+use toolcell_core::approval::{COLUMNS, Sheet, legible};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
 use toolcell_install::lock::Entry;
@@ -80,8 +80,7 @@ impl Offer<'_> {
             _ => sheet.value("version", &version(entry), VALUE_ROWS_MAX),
         }
         sheet.value("bytes", &format!("{} of {}", entry.size, entry.digest), VALUE_ROWS_MAX);
-        let signer = entry.signer.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
-        sheet.value("signed by", &signer, VALUE_ROWS_MAX);
+        sheet.value("signer", &super::signer(entry.signer.as_ref()), VALUE_ROWS_MAX);
         sheet.value("tools", &entry.tools.join(", "), VALUE_ROWS_MAX);
         for note in self.notes {
             sheet.value("note", note, VALUE_ROWS_MAX);
@@ -105,16 +104,18 @@ impl Offer<'_> {
 
 /// Adds the rows about `change`.
 fn say(sheet: &mut Sheet, change: &Change) {
-    let nobody = |signer: &Option<String>| signer.clone().unwrap_or_else(|| "nobody".to_owned());
+    // On one line each, because a certificate or a publisher could write a line of its own.
+    let two = |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
+    let known = |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
     match change {
         Change::First => {}
         Change::Reference { before, after } => {
             sheet.host("IT COMES FROM ELSEWHERE:");
-            sheet.lines(&format!("- {before}\n+ {after}"), CEILING_ROWS_MAX);
+            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
         }
         Change::Signer { before, after } => {
             sheet.host("ANOTHER SIGNER VOUCHES FOR IT:");
-            sheet.lines(&format!("- {}\n+ {}", nobody(before), nobody(after)), CEILING_ROWS_MAX);
+            sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
         }
         Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
             let is_larger = matches!(change, Change::Ceiling(_));
@@ -133,15 +134,15 @@ fn say(sheet: &mut Sheet, change: &Change) {
         }
         Change::Older { before, after } => {
             sheet.host("IT IS OLDER than what is installed:");
-            sheet.lines(&format!("- {before}\n+ {after}"), VALUE_ROWS_MAX);
+            sheet.lines(&two(before, after), VALUE_ROWS_MAX);
         }
         Change::Unordered { before, after } => {
-            sheet.host("IT COULD BE OLDER: its version has no order with what is installed.");
-            sheet.lines(&format!("- {before}\n+ {after}"), VALUE_ROWS_MAX);
+            sheet.host("IT MAY BE OLDER than what is installed: these versions cannot be compared:");
+            sheet.lines(&two(before, after), VALUE_ROWS_MAX);
         }
         Change::Unversioned { before } => {
             sheet.host("IT HAS NO VERSION, and what is installed has one:");
-            sheet.lines(&format!("- {before}"), VALUE_ROWS_MAX);
+            sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
         }
         Change::MayBeUnsigned => sheet.host("IT MAY BE UNSIGNED from now on, also after updates."),
     }

@@ -1,6 +1,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::Entry;
 use toolcell_install::place::Installed;
@@ -46,14 +47,14 @@ impl Outdated {
             match latest(&shop, &installed, entry) {
                 Ok(latest) if latest.digest == entry.digest => {}
                 Ok(Latest { digest, version }) => {
-                    let known = |version: &Option<String>| version.clone().unwrap_or_else(|| "-".to_owned());
+                    let known = |version: &Option<String>| version.as_deref().map_or_else(|| "-".to_owned(), legible);
                     let versions = format!("{} -> {}", known(&entry.version), known(&version));
-                    lines.push(format!("{:<20} {versions:<24} {}", entry.name, entry.reference));
+                    lines.push(format!("{:<20} {versions:<24} {}", entry.name, legible(&entry.reference)));
                     lines.push(format!("  {} -> {digest}", entry.digest));
                     outdated.push(json!({ "tool": entry, "latest": { "digest": digest, "version": version } }));
                 }
                 Err(refusal) => {
-                    lines.push(format!("{:<20} not known: {}", entry.name, refusal.message));
+                    lines.push(format!("{:<20} not known: {}", entry.name, legible(&refusal.message)));
                     errors.push(json!({ "name": entry.name, "error": refusal.to_error() }));
                 }
             }

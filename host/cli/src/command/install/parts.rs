@@ -9,7 +9,6 @@ use toolcell_install::obtain::Sources;
 use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
-use toolcell_install::verifier::Verifier;
 use toolcell_install::web::Web;
 
 use crate::config::{Layers, configured_registry};
@@ -37,8 +36,8 @@ pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadReque
 }
 
 /// What checks signatures, as the settings of `layers` say.
-pub(super) fn verifier(layers: &Layers) -> Box<dyn Verifier> {
-    Box::new(SignatureVerifier::new(layers.signers().clone()))
+pub(super) fn verifier(layers: &Layers) -> SignatureVerifier {
+    SignatureVerifier::new(layers.signers().clone())
 }
 
 /// The component of a file, or of a source folder that was built. Installing builds nothing.
@@ -47,5 +46,13 @@ fn component(home: &Home, path: &Path) -> Result<PathBuf, Refusal> {
         let message = format!("{}: a path that is not Unicode cannot be installed", path.display());
         Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message)
     })?;
-    Target::parse(text).locate(home, Building::No)
+    let target = Target::parse(text);
+    if let Some(name) = &target.name {
+        let message = format!(
+            "{}: a component is installed with all of its tools: leave out `#{name}`, and call NAME#{name}",
+            target.shown()
+        );
+        return Err(Refusal::new(ErrorClass::InvalidArguments, "bad_reference", message));
+    }
+    target.locate(home, Building::No)
 }

@@ -15,8 +15,8 @@ use toolcell_install::obtain::Sources;
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::plan::Version;
 use toolcell_install::reference::Reference;
+use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::store::{self, Store};
-use toolcell_install::verifier::Verifier;
 use toolcell_install::words::Words;
 
 use crate::config::{self, DeclaredTool, LayerOptions, Layers};
@@ -34,7 +34,7 @@ pub(super) struct Shop {
     pub(super) place: Place,
     pub(super) store: Store,
     pub(super) sources: Sources,
-    pub(super) verifier: Box<dyn Verifier>,
+    pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
     layers: Layers,
 }
@@ -118,9 +118,12 @@ impl Shop {
     pub(super) fn again(&self, installed: &Installed, entry: &Entry) -> Result<Want, Refusal> {
         let want = Want::new(&entry.name, entry.reference(self.place.folder())?, self.place.folder());
         let declared = self.declared().get(&entry.name);
-        // What a lock of others says of signatures is not the user's word.
+        // What a lock of others says of signatures is not the user's word, nor what [tools] says of another reference.
         let is_unsigned_allowed = match declared {
-            Some(declared) => declared.allow_unsigned,
+            Some(declared) => {
+                let is_same = Reference::parse(&declared.reference, self.place.folder())? == want.reference;
+                declared.allow_unsigned && (is_same || !guard!("declared_unsigned"))
+            }
             None => entry.allow_unsigned && installed.is_confirmed(entry),
         };
         Ok(Want { is_declared: declared.is_some(), pinned: Some(entry.clone()), is_unsigned_allowed, ..want })

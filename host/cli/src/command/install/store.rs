@@ -45,10 +45,8 @@ impl StoreCommand {
             damages.iter().map(|damage| format!("{}: {}", damage.file.display(), damage.why)).collect();
         lines.push(match damages.len() {
             0 => format!("{} components, all as they were installed", components.len()),
-            count => format!(
-                "{count} of {} components were changed; remove them, then run `toolcell install`",
-                components.len()
-            ),
+            // A file whose name is not that of a component is none of those that are counted.
+            count => format!("{count} files are not as they were installed; remove them, then run `toolcell install`"),
         });
         let damaged: Vec<_> = damages.iter().map(|damage| json!({ "file": damage.file, "why": damage.why })).collect();
         let value = json!({ "components": components.len(), "damaged": damaged });

@@ -58,8 +58,8 @@ impl Update {
     fn one(&self, shop: &Shop, installed: &Installed, entry: &Entry, report: &mut Report) -> Result<(), Refusal> {
         let want = shop.again(installed, entry)?;
         if want.reference.is_pinned() {
-            report.add(State::Unchanged, entry, None, &["its reference names its bytes".to_owned()]);
-            return Ok(());
+            // The bytes cannot be others, and still have to be confirmed and in the store.
+            return shop.take(&want, &self.consent, self.dry_run, report);
         }
         if shop.stands(&want, entry)? && installed.is_confirmed(entry) {
             report.add(State::Unchanged, entry, None, &[]);

@@ -80,8 +80,8 @@ pub(super) const PAGES: &[Page] = &[
         code: "lock_unwritable",
         origins: &[Call(SetupRequired)],
         means: "`toolcell.lock` cannot be written.",
-        cause: "A permission is missing, or the disk is full.",
-        remedy: "Check that you may write to its folder.",
+        cause: "A permission is missing, the disk is full, another process keeps it locked, or it would be too large.",
+        remedy: "Check that you may write to its folder, or do what the message says.",
     },
     Page {
         code: "lock_not_confirmed",
