@@ -37,6 +37,14 @@ fn a_url_is_installed_if_it_may_be_unsigned() {
 }
 
 #[test]
+fn a_file_without_certificates_is_refused() {
+    let place = project();
+    std::fs::write(place.project.join("empty.pem"), "").unwrap();
+    let refused = place.run(&["install", "https://example.org/greet.wasm", "--tls-ca=empty.pem", "--yes"]).exits(2);
+    assert!(refused.stderr.contains("there is no certificate in"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_server_leads_nowhere_else() {
     let place = project();
     for (to, code) in [

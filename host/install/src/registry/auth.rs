@@ -10,9 +10,11 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
 
+use crate::exchange::Call;
+
 use super::credentials::Credential;
 use super::refusal;
-use super::wire::{Answer, Call, Home, Wire};
+use super::wire::{Answer, Home, Wire};
 
 /// Maximum size of the answer that has a token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;

@@ -6,12 +6,12 @@ use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 
 use crate::digest::{Digest, Hasher};
+use crate::exchange::Call;
 use crate::reference::Reference;
 use crate::source::{self, COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
 
 use super::auth::Access;
 use super::manifest::{Document, MANIFEST_BYTES_MAX};
-use super::wire::Call;
 use super::{Registries, Repository, of_registry, refusal};
 
 /// The header in which a registry says the digest of what it sends.

@@ -1,17 +1,17 @@
 //! Pushes components, and what is attached to them.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
+use crate::exchange::Call;
 use crate::reference::RegistryReference;
 
 use super::auth::Access;
 use super::manifest::{self, Artifact, Attachment, Descriptor, EMPTY_CONFIG, MANIFEST};
 use super::referrers::fallback_tag;
-use super::wire::Call;
 use super::{Registries, Repository, refusal};
 
 /// The header with which a registry says that it lists by itself what is attached to an artifact.
@@ -104,7 +104,7 @@ impl Repository<'_> {
         if begun.status() != StatusCode::ACCEPTED {
             return Err(self.failed(begun, &what).await);
         }
-        let location = begun.header(LOCATION.as_str()).and_then(|location| self.root.join(location).ok());
+        let location = begun.location().and_then(|location| self.root.join(location).ok());
         let mut url = location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
         drop(begun);
         url.query_pairs_mut().append_pair("digest", &digest);

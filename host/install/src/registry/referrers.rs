@@ -5,10 +5,10 @@ use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
+use crate::exchange::Call;
 use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, ReferrerKind};
 
 use super::manifest::{Descriptor, Document, ENTRIES_MAX, INDEX, MANIFEST_BYTES_MAX};
-use super::wire::Call;
 use super::{Repository, refusal};
 
 /// What media types of signatures begin with: bundles of all versions, cosign's earlier ones, and minisign's.

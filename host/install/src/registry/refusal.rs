@@ -10,14 +10,16 @@ const QUOTED_MAX: usize = 300;
 
 /// A registry that cannot be reached, or whose connection breaks.
 pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
+    // An error of TLS repeats names of the certificate.
+    let why = quoted(why);
     let message =
         format!("the registry {host} cannot be reached: {why}; check its name and the network, then try again");
     Refusal::new(ErrorClass::DependencyUnavailable, "registry_unreachable", message)
 }
 
 /// A registry that sends nothing, or too slowly, for a time.
-pub(super) fn too_slow(host: &str, seconds: u64) -> Refusal {
-    let message = format!("the registry {host} made no progress for {seconds} s; try again later");
+pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
+    let message = format!("the registry {host} {why}; try again later");
     Refusal::new(ErrorClass::Timeout, "registry_timeout", message)
 }
 
