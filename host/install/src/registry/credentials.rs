@@ -1,6 +1,6 @@
 //! Credentials for registries, where docker keeps them: its `config.json`, and the helper programs that it names.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -57,9 +57,9 @@ pub struct Credentials {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DockerConfig {
-    auths: HashMap<String, AuthEntry>,
+    auths: BTreeMap<String, AuthEntry>,
     #[serde(rename = "credHelpers")]
-    helpers: HashMap<String, String>,
+    helpers: BTreeMap<String, String>,
     #[serde(rename = "credsStore")]
     store: Option<String>,
 }
@@ -105,23 +105,19 @@ impl Credentials {
     pub async fn of_host(&self, host: &str) -> Result<Option<Credential>, Refusal> {
         let Some(file) = &self.config else { return Ok(None) };
         let Some(config) = read(file)? else { return Ok(None) };
-        let helper = config.helpers.iter().find(|(known, _)| is_for(known, host));
-        let helper = helper.map(|(known, helper)| (known.as_str(), helper));
         let server = if DOCKER_HUB_HOSTS.contains(&host) { DOCKER_HUB } else { host };
+        let helper = of_server(&config.helpers, server, host).map(|(known, helper)| (known.as_str(), helper));
         if let Some((server, helper)) = helper.or(config.store.as_ref().map(|store| (server, store)))
             && let Some(found) = ask(helper, server).await?
         {
             return Ok(Some(found));
         }
-        let entry = config.auths.iter().find(|(known, _)| is_for(known, host)).map(|(_, entry)| entry);
-        match entry {
-            Some(entry) if !entry.is_empty() => {
-                let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
-                entry.credential().map(Some).ok_or_else(why)
-            }
-            // Docker leaves an empty entry where a helper has the credentials.
-            _ => Ok(None),
-        }
+        // Docker leaves an empty entry where a helper has the credentials.
+        let entries: BTreeMap<String, AuthEntry> =
+            config.auths.into_iter().filter(|(_, entry)| !entry.is_empty()).collect();
+        let Some((_, entry)) = of_server(&entries, server, host) else { return Ok(None) };
+        let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
+        entry.credential().map(Some).ok_or_else(why)
     }
 }
 
@@ -145,6 +141,11 @@ impl AuthEntry {
         let (user, password) = (given(&self.username)?, given(&self.password)?);
         Some(Credential::Password { user, password: password.into() })
     }
+}
+
+/// The entry for the registry `host`: as docker, that of its own name `server` before any other spelling.
+fn of_server<'a, T>(entries: &'a BTreeMap<String, T>, server: &str, host: &str) -> Option<(&'a String, &'a T)> {
+    entries.get_key_value(server).or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
 /// Whether the entry `known` is for the registry `host`: docker also writes URLs.
@@ -249,6 +250,13 @@ mod tests {
             assert_eq!(of(&config, "ghcr.io.example.org").await.unwrap(), None);
             assert_eq!(of(&config, "other.io").await.unwrap(), None);
         }
+        // Of several spellings docker's own counts.
+        let (old, new) = (BASE64.encode(b"me:old"), BASE64.encode(b"me:new"));
+        let others = format!(r#""GHCR.io":{{"auth":"{old}"}},"https://ghcr.io":{{"auth":"{old}"}}"#);
+        let config = format!(r#"{{"auths":{{{others},"ghcr.io":{{"auth":"{new}"}}}}}}"#);
+        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
+        let config = format!(r#"{{"auths":{{"ghcr.io":{{}},"https://ghcr.io":{{"auth":"{new}"}}}}}}"#);
+        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
         let config = format!(r#"{{"auths":{{"{DOCKER_HUB}":{{"auth":"{auth}"}}}}}}"#);
         assert!(of(&config, "docker.io").await.unwrap().is_some());
         let config = r#"{"auths":{"a.io":{"identitytoken":"t"}}}"#;
