@@ -45,11 +45,13 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// Whether `body` has a credential, so that it may not be sent to another host.
+    pub(crate) is_secret: bool,
 }
 
 impl Call {
     pub(crate) fn new(method: Method, url: Url) -> Self {
-        Self { method, url, headers: HeaderMap::new(), body: Bytes::new() }
+        Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), is_secret: false }
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {

@@ -106,7 +106,7 @@ fn token_call(mut url: Url, service: Option<&str>, scope: &str, credential: Opti
     form.append_pair("grant_type", "refresh_token").append_pair("client_id", CLIENT);
     form.extend_pairs(pairs).append_pair("refresh_token", identity);
     let mut call = Call::new(Method::POST, url);
-    call.body = Bytes::from(form.finish());
+    (call.body, call.is_secret) = (Bytes::from(form.finish()), true);
     call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     call
 }

@@ -142,6 +142,11 @@ impl Repository<'_> {
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
         }
+        // Its challenge would name the server that the credentials of the registry are sent to.
+        if !answer.is_home && guard!("registry_challenges") {
+            let why = "which wants credentials, and those of the registry are for the registry alone";
+            return Err(refusal::redirected(self.host(), &answer.host, why));
+        }
         let challenges = auth::challenges(&answer);
         drop(answer);
         // A token that was good for an earlier request can have expired.

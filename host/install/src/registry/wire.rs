@@ -79,7 +79,7 @@ impl Wire {
         let addresses = self.addresses(&call.url, home).await?;
         let reply = exchange::send(&self.tls, call, &addresses, self.patience).await;
         let reply = reply.map_err(|failure| failed(&host, failure))?;
-        Ok(Answer { host, patience: self.patience, reply })
+        Ok(Answer { host, is_home: home.is(&call.url), patience: self.patience, reply })
     }
 
     /// The addresses to connect to. Those of any host but the registry itself must be public, or in the zone of the
@@ -154,8 +154,12 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
         return Err(refused("which is neither https nor http"));
     }
     let mut next = Call { url, ..call.clone() };
-    if next.url.origin() != call.url.origin() && guard!("registry_credentials") {
-        // Credentials are for the origin that they were sent to.
+    // Credentials are for the origin that they were sent to.
+    let leaves = next.url.origin() != call.url.origin();
+    if leaves && call.is_secret && guard!("identity_redirects") {
+        return Err(refused("which is another host than the one that the credentials are for"));
+    }
+    if leaves && guard!("registry_credentials") {
         next.headers.remove(AUTHORIZATION);
     }
     Ok(Some(next))
@@ -164,7 +168,9 @@ fn redirect(answer: &Answer, call: &Call, home: &Home) -> Result<Option<Call>, R
 /// An answer whose body is still arriving.
 pub(super) struct Answer {
     /// Host that sent it, for messages.
-    host: String,
+    pub(super) host: String,
+    /// Whether the registry itself sent it, and not a host that it led to.
+    pub(super) is_home: bool,
     patience: Duration,
     reply: Reply,
 }
@@ -212,7 +218,7 @@ impl Answer {
 
     /// Gives each part of the body to `take`. Fails if too few bytes arrive while the patience lasts.
     pub(super) async fn pour(self, take: impl FnMut(&[u8]) -> Result<(), Refusal>) -> Result<(), Refusal> {
-        let Self { host, patience, reply } = self;
+        let Self { host, patience, reply, .. } = self;
         reply.pour(patience, |failure| failed(&host, failure), take).await
     }
 }
