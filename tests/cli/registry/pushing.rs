@@ -177,3 +177,64 @@ fn a_registry_that_cannot_be_used_is_named_with_what_to_do() {
     assert_eq!(gone["error"]["error_code"], "registry_unreachable");
     assert!(gone["error"]["message"].as_str().unwrap().contains("check its name and the network"), "{gone}");
 }
+
+/// A rustc that has the standard library of the target, and a cargo whose component is a file beside it: `first.wasm`, and
+/// `again.wasm` in the place of a second build.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("rustc", "#!/bin/sh\necho \"${0%/*}/lib\"\n"),
+    (
+        "cargo",
+        r#"#!/bin/sh
+here="${0%/*}"
+if [ "$1" = metadata ]; then
+  target='{"kind":["cdylib"],"crate_types":["cdylib"]}'
+  printf '{"packages":[{"name":"placed","id":"placed","manifest_path":"%s/Cargo.toml","targets":[%s],"dependencies":[]}],' \
+    "$PWD" "$target"
+  printf '"workspace_root":"%s","target_directory":"%s/target"}' "$PWD" "$PWD"
+  exit
+fi
+while [ "$1" != --target-dir ]; do shift; done
+mkdir -p "$2"
+case "$PWD" in */copy/*) made=again ;; *) made=first ;; esac
+cp "$here/$made.wasm" "$2/placed.wasm" || exit 1
+echo "placed.wasm: $PWD/src/lib.rs" > "$2/placed.d"
+printf '{"reason":"compiler-artifact","package_id":"placed","filenames":["%s/placed.wasm"],"fresh":false}\n' "$2"
+"#,
+    ),
+];
+
+#[test]
+fn what_another_build_makes_otherwise_is_not_pushed() {
+    let (registry, (_guard, folder)) = (Registry::start(), scratch());
+    let (bin, tool) = (folder.join("bin"), folder.join("placed"));
+    for made in [bin.join("lib"), tool.join("src")] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    std::fs::write(bin.join("lib/libstd-1.rlib"), "").unwrap();
+    for (name, script) in PROGRAMS {
+        std::fs::write(bin.join(name), script).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::write(tool.join("Cargo.toml"), "[package]\nname = \"placed\"\nversion = \"1.0.0\"\n").unwrap();
+    std::fs::write(tool.join("src/lib.rs"), "").unwrap();
+    let (path, to) = (format!("{}:/usr/bin:/bin", bin.display()), format!("{}/me/placed", registry.host()));
+    let push = || {
+        let program = Toolcell::at(&folder.join("home"), ["push", "placed", &to, "--json"]).dir(&folder);
+        program.env("PATH", &path).env("TOOLCELL_GUEST_TOOLCHAIN", "installed").run()
+    };
+    let component = wat("echo");
+    std::fs::write(bin.join("first.wasm"), &component).unwrap();
+    std::fs::write(bin.join("again.wasm"), with_custom(&component, "place", b"copy").unwrap()).unwrap();
+    let refused = push().exits(3).json();
+    assert_eq!(refused["error"]["error_code"], "build_not_reproducible", "{refused}");
+    assert_eq!((&refused["reproducible"], &refused["pushed"]), (&json!(false), &json!(null)));
+    assert!(registry.seen().is_empty(), "{:?}", registry.seen());
+    // A copy that does not build says nothing of the first build.
+    std::fs::remove_file(bin.join("again.wasm")).unwrap();
+    let unknown = push().exits(0).json();
+    assert_eq!(unknown["reproducible"], json!(null));
+    let found = unknown["findings"].as_array().unwrap();
+    assert!(found.iter().any(|found| found["code"] == "reproducibility_unknown"), "{unknown}");
+    std::fs::write(bin.join("again.wasm"), &component).unwrap();
+    assert_eq!(push().exits(0).json()["reproducible"], json!(true));
+}

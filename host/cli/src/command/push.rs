@@ -132,7 +132,13 @@ impl Push {
             return Err(Refusal::new(ErrorClass::PolicyBlocked, "check_failed", message).into());
         }
         if let Some(folder) = &published.folder {
-            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found)?;
+            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found);
+            if report.is_reproducible == Some(false) {
+                let message = "a second build, in another folder, gave another component, so the component cannot be \
+                               compared with its sources; look for times, paths and random numbers in the build. Push the \
+                               .wasm file itself to do without this check";
+                return Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message).into());
+            }
         }
         if to.tag.is_none() {
             to.tag = Some(tag(&published)?);
@@ -173,20 +179,14 @@ impl Push {
 }
 
 /// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
-fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Result<Option<bool>, Refusal> {
+fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Option<bool> {
     match reproduce::is_reproducible(folder, home, built) {
-        Ok(true) => Ok(Some(true)),
-        Ok(false) => {
-            let message = "a second build, in another folder, gave another component, so that nobody could check what was \
-                           published; look for times, paths and random numbers in the build. Push the .wasm file itself \
-                           to do without this check";
-            Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message))
-        }
+        Ok(is_same) => Some(is_same),
         Err(error) => {
             let message =
                 format!("whether the build is reproducible is not known, because a copy does not build: {error:#}");
             found.push(Found::new(Severity::Warning, "reproducibility_unknown", "package", message));
-            Ok(None)
+            None
         }
     }
 }
