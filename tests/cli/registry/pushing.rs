@@ -13,6 +13,7 @@ use crate::support::{Answer, Ran, Registry, Toolcell, scratch, wat};
 use super::{attached, pinned, pull};
 
 const SBOM: &str = "application/vnd.cyclonedx+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// A folder with the component `echo.wasm`, of the version 1.2.0.
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -54,6 +55,48 @@ fn a_component_is_pushed_with_what_is_known_of_it() {
     assert_eq!((&bill["specVersion"], &bill["metadata"]["component"]["version"]), (&json!("1.6"), &json!("1.2.0+a")));
     let plain = push(&folder, &["echo.wasm", &format!("{to}:1")]).exits(0);
     assert_eq!(plain.stdout, format!("oci://{to}:1@{digest}\n"), "the same component has the same digest");
+}
+
+#[test]
+fn a_tag_names_an_artifact_once_all_is_attached_to_it() {
+    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let to = format!("{}/me/echo:1", registry.host());
+    registry.tamper(|_, _, honest| {
+        let attaches = honest.headers.iter().any(|(name, _)| name == "oci-subject");
+        if attaches { Answer { status: 500, ..honest } } else { honest }
+    });
+    let failed = push(&folder, &["echo.wasm", &to, "--json"]).exits(1).json();
+    assert_eq!(failed["error"]["error_code"], "registry_answer_invalid", "{failed}");
+    registry.heal();
+    assert_eq!(pull(&to).unwrap_err().code, "artifact_not_found");
+    push(&folder, &["echo.wasm", &to]).exits(0);
+    pull(&to).unwrap();
+}
+
+#[test]
+fn an_attachment_replaces_none_however_many_there_are() {
+    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let to = format!("{}/me/echo:1", registry.host());
+    let pushed = push(&folder, &["echo.wasm", &to, "--json"]).exits(0).json();
+    // A registry that lists nothing by itself, and an index with many attachments of others.
+    registry.tamper(|_, path, mut honest| {
+        honest.headers.retain(|(name, _)| name != "oci-subject");
+        if path.contains("/referrers/") { Answer { status: 404, ..honest } } else { honest }
+    });
+    let other = |number: u32| {
+        let digest = Digest::of(&number.to_le_bytes());
+        json!({ "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": 1 })
+    };
+    let index = json!({
+        "schemaVersion": 2, "mediaType": INDEX, "manifests": (0..300).map(other).collect::<Vec<_>>(),
+    });
+    let tag = pushed["digest"].as_str().unwrap().replace(':', "-");
+    registry.put_manifest("me/echo", &tag, INDEX, index.to_string().as_bytes());
+    push(&folder, &["echo.wasm", &to]).exits(0);
+    let written = registry.seen().into_iter().rfind(|seen| seen.method == "PUT" && seen.path.ends_with(&tag)).unwrap();
+    let written: Value = serde_json::from_slice(&written.body).unwrap();
+    assert_eq!(written["manifests"].as_array().unwrap().len(), 301);
+    assert_eq!(attached(&to, ReferrerKind::Sbom).unwrap().len(), 1);
 }
 
 #[test]

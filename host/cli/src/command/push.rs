@@ -260,5 +260,6 @@ async fn send(
     if let Some(signature) = &attached.signature {
         report.signature = Some(registries.attach(to, &pushed.subject, signature).await?);
     }
+    registries.tag(to, artifact).await?;
     Ok(pushed)
 }
