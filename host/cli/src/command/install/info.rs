@@ -1,6 +1,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_install::component::Component;
 use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Wanted, obtain};
@@ -64,11 +65,13 @@ impl Info {
             format!("  signed by: {}", signer.map_or_else(|| "nobody".to_owned(), ToString::to_string)),
         ];
         lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {note}")));
-        lines.extend(obtained.resolved.annotations.iter().map(|(key, value)| format!("  {key}: {value}")));
+        // On one line each, so that none passes for a line of this program.
+        let annotation = |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
+        lines.extend(obtained.resolved.annotations.iter().map(annotation));
         lines.push(match &imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
-            Ok(imports) => format!("  imports: {}", imports.join(", ")),
-            Err(why) => format!("  imports: not known: {why}"),
+            Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
+            Err(why) => format!("  imports: not known: {}", legible(why)),
         });
         lines.push(format!("  bills of materials: {}", sboms.len()));
         lines.push(match names.as_slice() {

@@ -1,6 +1,7 @@
 use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Refusal};
+use toolcell_core::approval::legible;
 use toolcell_install::lock::Entry;
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::store;
@@ -55,7 +56,8 @@ fn state(installed: &Installed, entry: &Entry, home: &Home) -> Result<(), Refusa
 }
 
 fn line(entry: &Entry, state: &Result<(), Refusal>) -> String {
-    let version = entry.version.as_deref().unwrap_or("-");
+    // A lock can be of others.
+    let version = entry.version.as_deref().map_or_else(|| "-".to_owned(), legible);
     let signer = entry.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |signer| format!("signed by {signer}"));
     let why = state.as_ref().err().map(|refusal| format!("\n  {}", refusal.message)).unwrap_or_default();
     format!("{:<20} {version:<12} {}\n  {signer}{why}", entry.name, entry.reference)
