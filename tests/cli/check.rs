@@ -42,6 +42,7 @@ fn findings_have_severities_and_errors_alone_fail() {
 #[test]
 fn texts_are_found_wherever_a_schema_is() {
     let hidden = echoing("greet", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({});
         toolkit["declarations"][0]["interface_ref"] = json!("i");
         toolkit["interfaces"] = json!([{
             "schema_version": "0.2.0", "interface_id": "i", "tool_id": "greet.echo",
