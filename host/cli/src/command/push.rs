@@ -1,7 +1,6 @@
 //! `toolcell push`: publishes a tool in a registry.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -18,7 +17,7 @@ use toolcell_install::verifier::Signer;
 
 use crate::config::configured_registry;
 
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, Published};
 use super::target::Building;
 use super::{reproduce, runtime, show, sign};
@@ -85,13 +84,11 @@ impl Push {
             Ok(()) => None,
             Err(stop) => Some(stop.refusal()?),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
         let pushed = report.to.as_ref().zip(report.digest).filter(|_| refusal.is_none());
         let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
-        if self.json {
-            let printed = show::json(&json!({
-                "pushed": pushed.filter(|_| !self.dry_run),
+        let record = self.json.then(|| {
+            json!({
+                "pushed": pushed.as_ref().filter(|_| !self.dry_run),
                 "dry_run": self.dry_run,
                 "reference": report.to.as_ref().map(ToString::to_string),
                 "digest": report.digest,
@@ -104,18 +101,15 @@ impl Push {
                 "signature": report.signature,
                 "findings": report.found,
                 "error": refusal.as_ref().map(Refusal::to_error),
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
+            })
+        });
+        if !self.json {
+            report.found.iter().for_each(|found| show::say(&published::line(found)));
+            if self.dry_run && refusal.is_none() {
+                show::say("nothing was sent");
+            }
         }
-        report.found.iter().for_each(|found| show::say(&published::line(found)));
-        if let Some(refusal) = &refusal {
-            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
-            return Ok(exit);
-        }
-        if self.dry_run {
-            show::say("nothing was sent");
-        }
-        writeln!(io::stdout(), "{}", pushed.unwrap_or_default()).map(|()| exit).or_else(show::closed)
+        show::outcome(refusal.as_ref(), record.as_ref(), pushed.as_deref().unwrap_or_default())
     }
 
     fn push(&self, report: &mut Report) -> Result<(), Stop> {

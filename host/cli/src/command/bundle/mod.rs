@@ -5,7 +5,6 @@ mod zip;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -22,7 +21,7 @@ use crate::server::{Offered, Offers};
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, Named};
 use super::target::{self, Building};
@@ -114,27 +113,19 @@ impl Bundle {
             Ok(made) => (Some(made), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
-        let error = refusal.as_ref().map(Refusal::to_error);
-        if self.json {
+        let record = self.json.then(|| {
             let made = made.as_ref();
             let server_json = self.server_json.as_ref().filter(|_| made.is_some());
-            let printed = show::json(&json!({
+            json!({
                 "bundled": made.map(|_| self.output.to_string_lossy()),
                 "sha256": made.map(|made| &made.sha256),
                 "bytes": made.map(|made| made.bytes),
                 "tools": made.map(|made| made.tools.as_slice()).unwrap_or_default(),
                 "server_json": server_json.map(|file| file.to_string_lossy()),
-                "error": error,
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
-        }
-        if let Some(error) = &error {
-            show::say(&format!("error: {} [{}]", error.message, error.error_code));
-            return Ok(exit);
-        }
-        writeln!(io::stdout(), "{}", self.output.display()).map(|()| exit).or_else(show::closed)
+                "error": refusal.as_ref().map(Refusal::to_error),
+            })
+        });
+        show::outcome(refusal.as_ref(), record.as_ref(), &self.output.display().to_string())
     }
 
     fn make(&self) -> Result<Made, Stop> {
