@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
+use url::Url;
 
 use crate::config::{Layers, configured_compilation};
 use crate::server::{Offered, Offers};
@@ -133,6 +134,10 @@ impl Bundle {
             if !self.force && file.symlink_metadata().is_ok() {
                 return Err(wrap::exists(file).into());
             }
+        }
+        if self.server_json.as_ref().is_some_and(|file| is_same(file, &self.output)) {
+            let message = format!("{} cannot be the bundle and the server.json: name two files", self.output.display());
+            return Err(BadRequest(message).into());
         }
         let registry = self.registry()?;
         let folders = self.folders()?;
@@ -260,11 +265,21 @@ impl Bundle {
                 format!("{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes");
             return Err(BadRequest(message));
         }
-        if !url.starts_with("https://") {
+        let is_https = Url::parse(url).is_ok_and(|parsed| parsed.scheme() == "https" && parsed.host().is_some());
+        if !is_https || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
         }
         Ok(Some((file.as_path(), name.as_str(), url.as_str())))
     }
+}
+
+/// Whether two paths lead to one file, although neither may exist.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |file: &Path| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        (folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), file.file_name().map(ToOwned::to_owned))
+    };
+    place(one) == place(other)
 }
 
 /// `linux` or `darwin`: by the format of the program, else the platform of this machine.
@@ -287,7 +302,8 @@ fn place(file: &Path, known: &HashMap<PathBuf, String>) -> String {
         1 => format!("{TOOLS}/{stem}.wasm"),
         number => format!("{TOOLS}/{stem}-{number}.wasm"),
     });
-    let mut free = numbered.filter(|place| !known.values().any(|taken| taken == place));
+    // Where names have no case, as on macOS, one of two files would replace the other.
+    let mut free = numbered.filter(|place| !known.values().any(|taken| taken.eq_ignore_ascii_case(place)));
     free.next().unwrap_or_default()
 }
 
