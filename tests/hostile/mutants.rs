@@ -247,6 +247,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("registry_credentials", &[], &["cli::registry::pushing::an_upload_to_another_host"]),
     ("registry_challenges", &[], &["cli::registry::pulling::another_host_cannot_ask"]),
     ("identity_redirects", &[], &["cli::registry::pulling::a_token_server_does_not_pass"]),
+    ("helper_folders", &[], &["cli::registry::pushing::a_credential_helper_is_asked"]),
     ("registry_digests", &[], &["cli::registry::pulling::bytes_that_do_not_have_their_digest"]),
     ("registry_sizes", &[], &["cli::registry::pulling::an_answer_of_another_size"]),
     ("manifest_kinds", &[], &["cli::registry::pulling::an_index_or_an_artifact"]),

@@ -191,16 +191,20 @@ fn a_credential_helper_is_asked_if_the_configuration_names_it() {
     std::fs::write(&helper, script).unwrap();
     std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let push = || {
+    let push_with = |path: &str| {
         let folder_name = folder.display().to_string();
-        let program = Toolcell::new(["push", "echo.wasm", &to]).dir(&folder).env("PATH", &path);
+        let program = Toolcell::new(["push", "echo.wasm", &to]).dir(&folder).env("PATH", path);
         program.env("DOCKER_CONFIG", &folder_name).run()
     };
+    let push = || push_with(&path);
     // A helper that nothing names is not run.
     std::fs::write(folder.join("config.json"), "{}").unwrap();
     push().exits(2);
     std::fs::write(folder.join("config.json"), json!({ "credHelpers": { registry.host(): "test" } }).to_string())
         .unwrap();
+    // One in the current folder, which can be a project of others, is not run.
+    let near = push_with(&format!(".::{}", std::env::var("PATH").unwrap())).exits(2);
+    assert!(near.stderr.contains("is in no absolute folder of PATH"), "{}", near.stderr);
     push().exits(0);
     std::fs::write(&helper, "#!/bin/sh\necho a-password >&2\necho a-password\nexit 1\n").unwrap();
     let failed = push().exits(2);

@@ -188,7 +188,8 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
         let message = format!("the credential helper {program} {why}; docker's config.json names it");
         Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
     };
-    let mut command = Command::new(&program);
+    let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
+    let mut command = Command::new(found);
     // What it says on standard error could repeat the secret.
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| failed(&format!("cannot be started: {error}")))?;
@@ -219,6 +220,14 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
         TOKEN_USER => Credential::Identity(helped.secret.into()),
         _ => Credential::Password { user: helped.username, password: helped.secret.into() },
     }))
+}
+
+/// The program `name` in the folders of PATH. A relative one is in the current folder, which can be a project of others.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let mut folders =
+        std::env::split_paths(&folders).filter(|folder| folder.is_absolute() || !guard!("helper_folders"));
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
 fn invalid(why: &str) -> Refusal {
