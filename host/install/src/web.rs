@@ -39,7 +39,8 @@ impl Web {
                 StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
                 status if status.is_redirection() => at = redirected(&at, &reply, url)?,
                 status => {
-                    let message = format!("{at} answers {}: check the URL, or try again later", status.as_u16());
+                    let (at, status) = (shown(&at), status.as_u16());
+                    let message = format!("{at} answers {status}: check the URL, or try again later");
                     return Err(Refusal::new(ErrorClass::DependencyUnavailable, "source_refused", message));
                 }
             }
@@ -67,7 +68,7 @@ impl Web {
 /// Where the redirect of `at` leads: to https, or as the first URL to this machine.
 fn redirected(at: &Url, reply: &Reply, first: &Url) -> Result<Url, Refusal> {
     let refused = |why: &str| {
-        let message = format!("{at} redirects {why}: use the URL that it should end at, if you trust it");
+        let message = format!("{} redirects {why}: use the URL that it should end at, if you trust it", shown(at));
         Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
     };
     let to = reply.location().and_then(|location| at.join(location).ok()).ok_or_else(|| refused("to nowhere"))?;
@@ -157,8 +158,16 @@ fn of(reference: &Reference) -> Result<&Url, Refusal> {
     }
 }
 
+/// A URL without its query: that of a redirect can have a signature in it, which is a credential.
+fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    shown.into()
+}
+
 /// The refusal for a request to `url` that has no answer.
 fn failed(url: &Url, failure: Failure) -> Refusal {
+    let url = shown(url);
     match failure {
         Failure::Unreachable(why) => {
             let message = format!("{url} cannot be reached: {why}; check the URL and the network");

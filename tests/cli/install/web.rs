@@ -63,6 +63,24 @@ fn a_server_leads_nowhere_else() {
 }
 
 #[test]
+fn the_query_of_a_redirect_is_not_repeated() {
+    let place = project();
+    let server = Mirror::new(|request| match request.starts_with("GET /greet.wasm ") {
+        true => {
+            let head = "HTTP/1.1 302 Found\r\nlocation: /signed?signature=a-secret\r\ncontent-length: 0\r\n";
+            format!("{head}connection: close\r\n\r\n").into_bytes()
+        }
+        false if request.starts_with("GET /signed?signature=a-secret ") => {
+            b"HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+        }
+        false => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    });
+    let url = format!("{}/greet.wasm", server.origin());
+    let refused = place.run(&["install", &url, "--allow-unsigned", "--yes"]).exits(1).stderr;
+    assert!(refused.contains("/signed answers 503") && !refused.contains("a-secret"), "{refused}");
+}
+
+#[test]
 fn a_body_is_whole_and_bounded() {
     let place = project();
     let truncated = || {

@@ -123,6 +123,8 @@ fn a_body_that_drips_for_ever_is_given_up() {
 
 #[test]
 fn a_redirect_to_where_a_registry_may_not_lead_is_refused() {
+    let (_, message) = refused("/blobs/", || Answer::redirect("https://10.0.0.1/x?signature=a-secret"));
+    assert!(message.contains("https://10.0.0.1/x,") && !message.contains("a-secret"), "{message}");
     for (location, why) in [
         ("file:///etc/passwd", "neither https nor http"),
         ("http://10.0.0.1/x", "private network"),

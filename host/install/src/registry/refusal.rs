@@ -23,8 +23,9 @@ pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
     Refusal::new(ErrorClass::Timeout, "registry_timeout", message)
 }
 
-/// A redirect that is not followed.
+/// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
+    let target = target.split(['?', '#']).next().unwrap_or_default();
     let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", quoted(target));
     Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
 }
