@@ -202,6 +202,7 @@ fn what_would_mean_something_else_on_another_machine_is_refused() {
         (&["echo.wasm", server[0], "--server-name=notes", server[2]], "io.github.me/notes"),
         (&["echo.wasm", server[0], server[1], "--url=http://example.com/x.mcpb"], "https URL"),
         (&["echo.wasm", server[0], server[1], "--url=https://"], "https URL"),
+        (&["echo.wasm", server[0], server[1], "--url=https://me:password@example.com/x.mcpb"], "https URL"),
         (&["echo.wasm", server[0], server[1], "--url=https://example.com/a b.mcpb"], "https URL"),
         (&["echo.wasm", "--server-json=./x.mcpb", server[1], server[2], "--force"], "name two files"),
         (&[], "TOOL"),

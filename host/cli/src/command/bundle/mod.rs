@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
-use url::Url;
+use toolcell_install::reference::Reference;
 
 use crate::config::{Layers, configured_compilation};
 use crate::server::{Offered, Offers};
@@ -265,8 +265,9 @@ impl Bundle {
                 format!("{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes");
             return Err(BadRequest(message));
         }
-        let is_https = Url::parse(url).is_ok_and(|parsed| parsed.scheme() == "https" && parsed.host().is_some());
-        if !is_https || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        // Without a user and a password, which a list of servers would show.
+        let is_url = matches!(Reference::parse(url, Path::new("/")), Ok(Reference::Url(_)));
+        if !is_url || !url.starts_with("https://") || url.contains(char::is_whitespace) {
             return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
         }
         Ok(Some((file.as_path(), name.as_str(), url.as_str())))
