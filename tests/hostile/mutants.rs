@@ -244,6 +244,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("registry_redirects", &[], &["cli::registry::pulling::a_redirect_to_where"]),
     ("registry_answers", &[], &["cli::registry::pulling::a_manifest_has_four_mebibytes"]),
     ("registry_patience", &[], &["cli::registry::pulling::a_body_that_drips"]),
+    ("attached_time", &[], &["cli::registry::pulling::attachments_that_each_take"]),
     ("registry_credentials", &[], &["cli::registry::pushing::an_upload_to_another_host"]),
     ("registry_challenges", &[], &["cli::registry::pulling::another_host_cannot_ask"]),
     ("identity_redirects", &[], &["cli::registry::pulling::a_token_server_does_not_pass"]),

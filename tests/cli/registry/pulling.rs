@@ -9,7 +9,7 @@ use toolcell_install::source::{REFERRER_BYTES_MAX, ReferrerKind};
 
 use crate::support::{Answer, Body, Registry, scratch};
 
-use super::{attached, pinned, pull, pull_with, settings};
+use super::{attached, attached_with, pinned, pull, pull_with, settings};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -119,6 +119,25 @@ fn a_body_that_drips_for_ever_is_given_up() {
     let refusal = pull_with(settings(1), &reference).unwrap_err();
     assert_eq!(refusal.code, "registry_timeout", "{refusal}");
     assert!(refusal.message.contains("made no progress for 1 s"), "{refusal}");
+}
+
+#[test]
+fn attachments_that_each_take_their_time_are_given_up_together() {
+    let (registry, reference, digest) = registry();
+    for number in 0..32_u32 {
+        registry.attach("me/tool", digest, BUNDLE, &number.to_le_bytes());
+    }
+    registry.tamper(|_, path, honest| {
+        if path.contains("/blobs/") {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        honest
+    });
+    let began = Instant::now();
+    let refusal = attached_with(settings(1), &reference, ReferrerKind::Signature).unwrap_err();
+    assert_eq!(refusal.code, "registry_timeout", "{refusal}");
+    assert!(refusal.message.contains("within 4 s"), "{refusal}");
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
 }
 
 #[test]
