@@ -26,7 +26,7 @@ struct Dependency {
     /// The type of its package URL: `cargo`.
     kind: &'static str,
     /// Where it comes from, if that is not the public registry of its kind: a folder beside the tool, or a repository. It has
-    /// no package URL then, because that would name the package of somebody else.
+    /// no package URL then, because that would name the package of another publisher.
     elsewhere: Option<String>,
     /// Algorithm, as CycloneDX names it, and hash in hex.
     hashes: Vec<(&'static str, String)>,
