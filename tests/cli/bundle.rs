@@ -142,19 +142,20 @@ fn the_same_input_makes_the_same_bytes_and_a_file_is_replaced_only_with_force() 
 fn two_components_of_one_name_and_two_tools_of_one_component_are_kept_apart() {
     let (_guard, folder) = place();
     std::fs::create_dir(folder.join("other")).unwrap();
-    std::fs::copy(fixture("cancellable"), folder.join("other/probe.wasm")).unwrap();
+    // Another file, also where names have no case.
+    std::fs::copy(fixture("cancellable"), folder.join("other/Probe.wasm")).unwrap();
     let typed = ["probe.wasm#echo", "probe.wasm#read", "other", "-o", "x.mcpb", "--name=three"];
     bundle(&folder, &typed).exits(0);
     let files = unzipped(&std::fs::read(folder.join("x.mcpb")).unwrap());
     let names: Vec<&str> = files.iter().map(|(name, ..)| name.as_str()).collect();
-    let tools = ["server/tools/probe.wasm", "server/tools/probe-2.wasm"];
+    let tools = ["server/tools/probe.wasm", "server/tools/Probe-2.wasm"];
     assert_eq!(names, [&["manifest.json", "server/toolcell"][..], &tools].concat());
     let manifest: Value = serde_json::from_slice(&files[0].2).unwrap();
     let args: Vec<&str> =
         manifest["server"]["mcp_config"]["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
     let first = "${__dirname}/server/tools/probe.wasm";
     assert_eq!(args[..4], ["mcp", "--no-config", &format!("{first}#echo"), &format!("{first}#read")]);
-    assert_eq!(args[4], "${__dirname}/server/tools/probe-2.wasm");
+    assert_eq!(args[4], "${__dirname}/server/tools/Probe-2.wasm");
 }
 
 #[test]
@@ -191,6 +192,9 @@ fn what_would_mean_something_else_on_another_machine_is_refused() {
         (&["echo.wasm", "--allow-read=."][..], "not an absolute path"),
         (&["echo.wasm", "--deny-write=src"], "not an absolute path"),
         (&["echo.wasm", "--tls-ca=ca.pem"], "not an absolute path"),
+        // No value of a secret or of a variable gets into a bundle.
+        (&["echo.wasm", "--allow-secret=KEY=a-value@https://api.example.com"], "without its value"),
+        (&["echo.wasm", "--allow-env=KEY=a-value"], "not a name"),
         (&["echo.wasm", "--ask-read=a b", "--ask-write=A_B"], "stands for two"),
         (&["echo.wasm", "--ask-read=!"], "no letter"),
         (&["echo.wasm", "--name=a/b"], "no name of a bundle"),
@@ -200,6 +204,10 @@ fn what_would_mean_something_else_on_another_machine_is_refused() {
         (&["echo.wasm", "--server-json=s.json"], "--server-name"),
         (&["echo.wasm", server[0], "--server-name=notes", server[2]], "io.github.me/notes"),
         (&["echo.wasm", server[0], server[1], "--url=http://example.com/x.mcpb"], "https URL"),
+        (&["echo.wasm", server[0], server[1], "--url=https://"], "https URL"),
+        (&["echo.wasm", server[0], server[1], "--url=https://me:password@example.com/x.mcpb"], "https URL"),
+        (&["echo.wasm", server[0], server[1], "--url=https://example.com/a b.mcpb"], "https URL"),
+        (&["echo.wasm", "--server-json=./x.mcpb", server[1], server[2], "--force"], "name two files"),
         (&[], "TOOL"),
     ] {
         let program: &[&str] = if arguments.contains(&"--program=missing") { &[] } else { &["--program=program"] };

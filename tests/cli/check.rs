@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use toolcell_core::dialect::sections::with_custom;
 
+use crate::pipeline::doubles::echoing;
 use crate::support::{Ran, Toolcell, scratch, wat};
 
 use super::registry::edited;
@@ -36,6 +37,25 @@ fn findings_have_severities_and_errors_alone_fail() {
     let first = hidden.stdout.lines().next().unwrap();
     assert!(first.starts_with("error: wat.echo/description: ") && first.ends_with("[text_hidden]"), "{first}");
     assert!(!hidden.stdout.contains('\u{202e}'));
+}
+
+#[test]
+fn texts_are_found_wherever_a_schema_is() {
+    let hidden = echoing("greet", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({});
+        toolkit["declarations"][0]["interface_ref"] = json!("i");
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i", "tool_id": "greet.echo",
+            "model_input_schema": {
+                "type": "object", "properties": { "a": { "type": "string", "description": "A name.\u{200b}" } },
+            },
+        }]);
+    });
+    let checked = check(&hidden, &["--json"]).exits(1).json();
+    let found = &checked["findings"][0];
+    assert_eq!((&found["code"], &found["severity"]), (&json!("text_hidden"), &json!("error")));
+    let place = "greet.echo/interface/model_input_schema/properties/a/description";
+    assert_eq!(found["place"], place, "{checked}");
 }
 
 #[test]

@@ -128,11 +128,11 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Looks at every text and every name of the declaration, because all of them reach a model.
+/// Looks at every text and every name of the declaration and of the interface, because all of them can reach a model: each of
+/// the two can have the schemas.
 fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
-    let Ok(declaration) = serde_json::to_value(&**tool.declaration()) else { return };
     let (mut hidden, mut instructions) = (Vec::new(), Vec::new());
-    walk(&declaration, &mut String::new(), &mut |place, text| {
+    let mut look = |place: &str, text: &str| {
         if text.chars().any(|c| deceives(c) && !matches!(c, '\n' | '\t' | '\r')) && hidden.len() < PLACES_MAX {
             hidden.push(place.to_owned());
         }
@@ -141,7 +141,11 @@ fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
         if let Some(phrase) = phrase.filter(|_| instructions.len() < PLACES_MAX) {
             instructions.push((place.to_owned(), *phrase));
         }
-    });
+    };
+    let declaration = serde_json::to_value(&**tool.declaration());
+    let interface = tool.interface().map(serde_json::to_value).transpose();
+    walk(&declaration.unwrap_or_default(), &mut String::new(), &mut look);
+    walk(&interface.unwrap_or_default().unwrap_or_default(), &mut "/interface".to_owned(), &mut look);
     for place in hidden {
         let message = "the text has control characters or invisible ones, which a person does not see and a model reads; \
                        remove them";
@@ -247,7 +251,7 @@ fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
     if package.licence.is_none() {
         let message = match package.has_licence_file {
             true => "there is a file with the licence, and no manifest names it; write its SPDX expression",
-            false => "nobody may use a tool without a licence; write its SPDX expression into the manifest",
+            false => "without a licence the tool may not be used; write its SPDX expression into the manifest",
         };
         add(Severity::Warning, "licence_missing", message);
     }

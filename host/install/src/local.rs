@@ -89,17 +89,23 @@ impl Source for Local {
     }
 }
 
+/// Opens a regular file, also behind a symbolic link.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    // Without NONBLOCK, a named pipe would block the reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is not a regular file")),
+    }
+}
+
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
     let unreadable = |error: std::io::Error| {
         let message = format!("cannot read {}: {error}; name a file that you may read", path.display());
         Refusal::new(ErrorClass::SetupRequired, "component_unreadable", message)
     };
-    // Without NONBLOCK, a named pipe would block the reader.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
-    if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(std::io::Error::other("it is not a regular file")));
-    }
+    let file = open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() as u64 > bytes_max {

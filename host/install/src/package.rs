@@ -1,12 +1,11 @@
 //! What the manifest of a source folder says of its tool, in each language.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::component;
+use crate::{component, local};
 
 /// Maximum size of a manifest or a lock file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -64,10 +63,10 @@ impl Package {
     }
 }
 
-/// Reads a file of text of the folder; `None` if it is not there, too large or not text.
+/// Reads a file of text of the folder; `None` if it is not a regular file, too large or not text.
 pub(crate) fn text(file: &Path) -> Option<String> {
     let mut text = String::new();
-    let read = File::open(file).ok()?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    let read = local::open(file).ok()?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
     (read as u64 <= FILE_BYTES_MAX).then_some(text)
 }
 
@@ -140,6 +139,18 @@ mod tests {
             std::fs::write(file, text).unwrap();
         }
         Package::of_folder(&root.path().join(folder))
+    }
+
+    #[test]
+    fn a_named_pipe_is_no_manifest_and_blocks_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("tool");
+        std::fs::create_dir(&folder).unwrap();
+        for name in ["Cargo.toml", "package.json", "pyproject.toml"] {
+            let made = std::process::Command::new("mkfifo").arg(folder.join(name)).status().unwrap();
+            assert!(made.success());
+        }
+        assert_eq!(Package::of_folder(&folder), Package { name: "tool".to_owned(), ..Package::default() });
     }
 
     #[test]

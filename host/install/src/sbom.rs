@@ -15,6 +15,8 @@ use crate::package::{Package, text};
 pub const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 /// Maximum number of dependencies that are listed.
 const DEPENDENCIES_MAX: usize = 10_000;
+/// Number of hex digits that tell two sources of a package apart.
+const DIGEST_LENGTH: usize = 16;
 
 /// One dependency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +25,9 @@ struct Dependency {
     version: String,
     /// The type of its package URL: `cargo`.
     kind: &'static str,
+    /// Where it comes from, if that is not the public registry of its kind: a folder beside the tool, or a repository. It has
+    /// no package URL then, because that would name the package of another publisher.
+    elsewhere: Option<String>,
     /// Algorithm, as CycloneDX names it, and hash in hex.
     hashes: Vec<(&'static str, String)>,
 }
@@ -45,7 +50,16 @@ impl Sbom {
         let found = folder.and_then(|folder| dependencies(folder, package));
         let (lock_file, mut listed) = found.map_or((None, Vec::new()), |(name, listed)| (Some(name), listed));
         listed.sort();
-        listed.dedup();
+        // One entry for each reference, although a lock file may name a package several times.
+        listed.dedup_by(|next, kept| {
+            let is_same = next.reference() == kept.reference();
+            if is_same {
+                kept.hashes.append(&mut next.hashes);
+                kept.hashes.sort();
+                kept.hashes.dedup();
+            }
+            is_same
+        });
         listed.truncate(DEPENDENCIES_MAX);
         let mut own = json!({
             "type": "application",
@@ -71,16 +85,31 @@ impl Sbom {
 }
 
 impl Dependency {
+    /// What names it in the document: its package URL, or else name, version and a digest of the source, which can have a
+    /// credential or a path of the author's machine in it.
+    fn reference(&self) -> String {
+        let (name, version) = (self.name.replace('@', "%40"), self.version.replace('+', "%2B"));
+        match &self.elsewhere {
+            None => format!("pkg:{}/{name}@{version}", self.kind),
+            Some(source) => {
+                let digest: String = Digest::of(source.as_bytes()).hex().chars().take(DIGEST_LENGTH).collect();
+                format!("{}:{name}@{version}:{digest}", self.kind)
+            }
+        }
+    }
+
     fn json(&self) -> Value {
-        let purl = format!("pkg:{}/{}@{}", self.kind, self.name.replace('@', "%40"), self.version.replace('+', "%2B"));
         let mut json = json!({
             "type": "library",
-            "bom-ref": purl,
+            "bom-ref": self.reference(),
             "name": self.name,
             "version": self.version,
-            "purl": purl,
         });
-        if let Some(fields) = json.as_object_mut().filter(|_| !self.hashes.is_empty()) {
+        let Some(fields) = json.as_object_mut() else { return json };
+        if self.elsewhere.is_none() {
+            fields.insert("purl".to_owned(), self.reference().into());
+        }
+        if !self.hashes.is_empty() {
             let hashes = self.hashes.iter().map(|(alg, content)| json!({ "alg": alg, "content": content }));
             fields.insert("hashes".to_owned(), hashes.collect());
         }
@@ -106,6 +135,10 @@ fn dependencies(folder: &Path, package: &Package) -> Option<(&'static str, Vec<D
     beside("requirements.txt").map(|lock| ("requirements.txt", of_python(&lock)))
 }
 
+/// What the sources of packages from crates.io begin with, in a lock file.
+const CRATES_IO: [&str; 2] =
+    ["registry+https://github.com/rust-lang/crates.io-index", "sparse+https://index.crates.io/"];
+
 /// The packages of `Cargo.lock` that the package needs, directly or through others.
 fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
     let lock: toml::Table = toml::from_str(lock).ok()?;
@@ -120,16 +153,22 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
     while let Some(entry) = waiting.pop() {
         let needs = entry.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
         for need in needs.filter_map(toml::Value::as_str) {
-            // `name`, or `name version` where several are pinned, or with the source.
+            // `name`, or `name version` where several are pinned, or with the source in parentheses.
             let mut words = need.split(' ');
-            let (name, version) = (words.next().unwrap_or_default(), words.next());
+            let (name, version, source) = (words.next().unwrap_or_default(), words.next(), words.next());
+            let source = source.map(|source| source.trim_matches(['(', ')']));
+            let is = |one: &toml::Value, name: &str, wanted: Option<&str>| {
+                wanted.is_none() || field(one, name).as_deref() == wanted
+            };
             let named = by_name.get(name).into_iter().flatten();
-            let one = named.filter(|one| version.is_none() || field(one, "version").as_deref() == version);
-            for one in one.copied() {
+            for one in named.copied().filter(|one| is(one, "version", version) && is(one, "source", source)) {
                 let (Some(name), Some(version)) = (field(one, "name"), field(one, "version")) else { continue };
-                if seen.insert((name.clone(), version.clone())) && found.len() < DEPENDENCIES_MAX {
+                let source = field(one, "source").unwrap_or_else(|| "path".to_owned());
+                if seen.insert((name.clone(), version.clone(), source.clone())) && found.len() < DEPENDENCIES_MAX {
                     let hashes = field(one, "checksum").map(|hash| ("SHA-256", hash)).into_iter().collect();
-                    found.push(Dependency { name, version, kind: "cargo", hashes });
+                    let is_public = CRATES_IO.iter().any(|start| source.starts_with(start));
+                    let elsewhere = Some(source).filter(|_| !is_public);
+                    found.push(Dependency { name, version, kind: "cargo", elsewhere, hashes });
                     waiting.push(one);
                 }
             }
@@ -150,7 +189,10 @@ fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
             let hash = entry.get("integrity")?.as_str()?.strip_prefix("sha512-")?;
             Some(("SHA-512", HEXLOWER.encode(&BASE64.decode(hash.as_bytes()).ok()?)))
         };
-        Some(Dependency { name, version, kind: "npm", hashes: hash().into_iter().collect() })
+        // Mirrors serve the packages of the public registry over https.
+        let resolved = entry.get("resolved").and_then(Value::as_str);
+        let elsewhere = resolved.filter(|place| !place.starts_with("https://")).map(str::to_owned);
+        Some(Dependency { name, version, kind: "npm", elsewhere, hashes: hash().into_iter().collect() })
     };
     Some(kept.filter_map(dependency).collect())
 }
@@ -161,7 +203,7 @@ fn of_go(lock: &str) -> Vec<Dependency> {
         let mut words = line.split_whitespace();
         let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
         let is_module = !version.ends_with("/go.mod");
-        is_module.then_some(Dependency { name, version, kind: "golang", hashes: Vec::new() })
+        is_module.then_some(Dependency { name, version, kind: "golang", elsewhere: None, hashes: Vec::new() })
     };
     lock.lines().filter_map(dependency).collect()
 }
@@ -179,7 +221,7 @@ fn of_python(lock: &str) -> Vec<Dependency> {
         let version = rest.split([' ', ';']).next()?.to_owned();
         let hashes = rest.split_whitespace().filter_map(|word| word.strip_prefix(PYTHON_HASH));
         let hashes = hashes.map(|hash| ("SHA-256", hash.to_owned())).collect();
-        Some(Dependency { name, version, kind: "pypi", hashes })
+        Some(Dependency { name, version, kind: "pypi", elsewhere: None, hashes })
     };
     joined.lines().filter_map(dependency).collect()
 }
@@ -190,6 +232,50 @@ mod tests {
 
     fn named(dependencies: &[Dependency]) -> Vec<String> {
         dependencies.iter().map(|one| format!("{} {} {}", one.name, one.version, one.hashes.len())).collect()
+    }
+
+    #[test]
+    fn a_package_url_names_public_packages_alone_and_each_once() {
+        let lock = r#"
+            [[package]]
+            name = "tool"
+            version = "0.1.0"
+            dependencies = ["a 1.0.0 (registry+https://github.com/rust-lang/crates.io-index)", "b", "c",
+                "a 1.0.0 (git+https://example.org/a#00)"]
+            [[package]]
+            name = "a"
+            version = "1.0.0"
+            source = "registry+https://github.com/rust-lang/crates.io-index"
+            [[package]]
+            name = "a"
+            version = "1.0.0"
+            source = "git+https://example.org/a#00"
+            [[package]]
+            name = "b"
+            version = "0.1.0"
+            [[package]]
+            name = "c"
+            version = "1.0.0"
+            source = "sparse+https://index.example.org/"
+        "#;
+        let tool = Package { name: "tool".to_owned(), ..Package::default() };
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("Cargo.toml"), "").unwrap();
+        std::fs::write(root.path().join("Cargo.lock"), lock).unwrap();
+        let bill = Sbom::new(&tool, Digest::of(b"x"), Some(root.path()));
+        let listed = bill.json["components"].as_array().unwrap();
+        let purls: Vec<&str> = listed.iter().filter_map(|one| one["purl"].as_str()).collect();
+        assert_eq!((bill.dependencies, purls), (4, vec!["pkg:cargo/a@1.0.0"]));
+        let mut references: Vec<&str> = listed.iter().map(|one| one["bom-ref"].as_str().unwrap()).collect();
+        references.dedup();
+        assert_eq!(references.len(), 4, "{references:?}");
+        assert!(!bill.json.to_string().contains("example.org"), "{}", bill.json);
+        // One package with two files, each with a hash.
+        std::fs::remove_file(root.path().join("Cargo.toml")).unwrap();
+        let twice = format!("a==1.0 ; os_name == 'x' {PYTHON_HASH}00\na==1.0 {PYTHON_HASH}11\na==1.0\n");
+        std::fs::write(root.path().join("requirements.txt"), twice).unwrap();
+        let bill = Sbom::new(&tool, Digest::of(b"x"), Some(root.path()));
+        assert_eq!((bill.dependencies, bill.json["components"][0]["hashes"].as_array().unwrap().len()), (1, 2));
     }
 
     #[test]
@@ -234,10 +320,11 @@ mod tests {
         let npm = r#"{"packages": {"": {"version": "1.0.0"},
             "node_modules/@x/a": {"version": "2.0.0", "integrity": "sha512-AAAA"},
             "node_modules/a/node_modules/b": {"version": "3.0.0"},
+            "node_modules/e": {"version": "1.0.0", "resolved": "git+ssh://git@example.org/e.git#00"},
             "node_modules/c": {"version": "1.0.0", "dev": true}, "node_modules/d": {"link": true}}}"#;
         let npm = of_npm(npm).unwrap();
-        assert_eq!(named(&npm), ["@x/a 2.0.0 1", "b 3.0.0 0"]);
-        assert_eq!(npm[0].json()["purl"], "pkg:npm/%40x/a@2.0.0");
+        assert_eq!(named(&npm), ["@x/a 2.0.0 1", "b 3.0.0 0", "e 1.0.0 0"]);
+        assert_eq!((&npm[0].json()["purl"], &npm[2].json()["purl"]), (&json!("pkg:npm/%40x/a@2.0.0"), &Value::Null));
         let go = of_go("example.org/a v1.0.0 h1:x=\nexample.org/a v1.0.0/go.mod h1:y=\n");
         assert_eq!(named(&go), ["example.org/a v1.0.0 0"]);
         let hash = PYTHON_HASH;

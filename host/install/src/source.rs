@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use toolcell_core::approval::deceives;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{ErrorClass, Refusal};
 
@@ -43,11 +44,16 @@ pub struct Manifest {
 
 /// The annotation that says which version of a tool a manifest is.
 pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
+/// Maximum length of a version, in bytes.
+const VERSION_MAX: usize = 128;
 
 impl Resolved {
-    /// The version that the publisher gives. Untrusted, unless the manifest is signed.
+    /// The version that the publisher gives, if it is a short word: locks keep it, and messages repeat it. Untrusted, unless
+    /// the manifest is signed.
     pub fn version(&self) -> Option<&str> {
-        self.annotations.get(VERSION_ANNOTATION).map(String::as_str)
+        let version = self.annotations.get(VERSION_ANNOTATION)?;
+        let is_word = |text: &str| !text.chars().any(|c| c.is_whitespace() || deceives(c));
+        (version.len() <= VERSION_MAX && is_word(version)).then_some(version.as_str())
     }
 
     /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the
@@ -143,11 +149,6 @@ impl<'a> Sink<'a> {
         self.bytes_max.saturating_sub(self.written)
     }
 
-    /// Number of bytes that were written.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// The digest of all that was written.
     pub fn finish(self) -> Digest {
         self.hasher.finish()
@@ -169,6 +170,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_version_is_a_short_word() {
+        let of = |version: &str| {
+            let reference = Reference::parse("./a.wasm", "/".as_ref()).unwrap();
+            let annotations = BTreeMap::from([(VERSION_ANNOTATION.to_owned(), version.to_owned())]);
+            let resolved = Resolved { reference, manifest: None, component: None, size: None, annotations };
+            resolved.version().map(str::to_owned)
+        };
+        assert_eq!(of("v1.2.0-rc.1+a"), Some("v1.2.0-rc.1+a".to_owned()));
+        for wrong in ["1.0\n  signed by Debian", "1.0 signed", "1\u{202e}0", "1\u{1b}[2K", &"1".repeat(129)] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_sink_counts_hashes_and_ends() {
         let mut kept = Vec::new();
         let mut sink = Sink::new(&mut kept, 4);
@@ -178,7 +193,7 @@ mod tests {
         let mut kept = Vec::new();
         let mut sink = Sink::new(&mut kept, u64::MAX);
         sink.write(b"abc").unwrap();
-        assert_eq!((sink.written(), sink.finish()), (3, Digest::of(b"abc")));
+        assert_eq!(sink.finish(), Digest::of(b"abc"));
         assert_eq!(kept, b"abc");
     }
 }

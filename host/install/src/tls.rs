@@ -1,29 +1,50 @@
 //! TLS for requests to sources.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A client that trusts Mozilla's root certificates, and those in the PEM file `roots`.
+/// A client that trusts Mozilla's root certificates, and those in the PEM files `roots`.
 ///
 /// # Errors
 ///
 /// A file that cannot be read, or has no certificates.
-pub fn client(roots: Option<&Path>) -> anyhow::Result<ClientConfig> {
+pub fn client(roots: &[PathBuf]) -> anyhow::Result<ClientConfig> {
     let mut trusted = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    if let Some(file) = roots {
+    for file in roots {
         let read = || format!("cannot read certificates from {}", file.display());
+        let before = trusted.len();
         for certificate in CertificateDer::pem_file_iter(file).with_context(read)? {
             trusted.add(certificate.with_context(read)?).with_context(read)?;
         }
+        ensure!(trusted.len() > before, "there is no certificate in {}; give a PEM file", file.display());
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .context("cannot speak TLS")?;
     Ok(config.with_root_certificates(trusted).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        for text in ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"] {
+            std::fs::write(&file, text).unwrap();
+            let error = client(std::slice::from_ref(&file)).unwrap_err().to_string();
+            assert!(error.contains("there is no certificate in"), "{error}");
+        }
+        let missing = client(&[folder.path().join("missing.pem")]).unwrap_err().to_string();
+        assert!(missing.contains("missing.pem"), "{missing}");
+        assert!(client(&[]).is_ok());
+    }
 }

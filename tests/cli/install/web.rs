@@ -88,6 +88,14 @@ fn one_reference_that_may_be_unsigned_says_nothing_of_another() {
 }
 
 #[test]
+fn a_file_without_certificates_is_refused() {
+    let place = project();
+    fs::write(place.project.join("empty.pem"), "").unwrap();
+    let refused = place.run(&["install", "https://example.org/greet.wasm", "--tls-ca=empty.pem", "--yes"]).exits(2);
+    assert!(refused.stderr.contains("there is no certificate in"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_server_leads_nowhere_else() {
     let place = project();
     for (to, code) in [
@@ -103,6 +111,24 @@ fn a_server_leads_nowhere_else() {
         assert_eq!(install(&place, &server, exit), code, "{to}");
     }
     assert_eq!(place.run(&["store", "verify", "--json"]).exits(0).json()["components"], json!(0));
+}
+
+#[test]
+fn the_query_of_a_redirect_is_not_repeated() {
+    let place = project();
+    let server = Mirror::new(|request| match request.starts_with("GET /greet.wasm ") {
+        true => {
+            let head = "HTTP/1.1 302 Found\r\nlocation: /signed?signature=a-secret\r\ncontent-length: 0\r\n";
+            format!("{head}connection: close\r\n\r\n").into_bytes()
+        }
+        false if request.starts_with("GET /signed?signature=a-secret ") => {
+            b"HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+        }
+        false => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    });
+    let url = format!("{}/greet.wasm", server.origin());
+    let refused = place.run(&["install", &url, "--allow-unsigned", "--yes"]).exits(1).stderr;
+    assert!(refused.contains("/signed answers 503") && !refused.contains("a-secret"), "{refused}");
 }
 
 #[test]

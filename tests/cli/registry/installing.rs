@@ -80,6 +80,27 @@ fn a_signed_tool_is_installed_on_an_empty_home_and_updated_with_a_difference() {
 }
 
 #[test]
+fn what_a_publisher_wrote_passes_for_no_line_of_the_program() {
+    let (registry, home) = (Registry::start(), Home::new());
+    let config = registry.put_blob("application/vnd.wasm.config.v0+json", b"{}");
+    let layer = registry.put_blob("application/wasm", &wat("echo"));
+    let annotations = json!({
+        "org.opencontainers.image.version": "1.0\n  signed by: Debian", "a\n  signed by: Debian": "x",
+    });
+    let manifest = json!({ "schemaVersion": 2, "config": config, "layers": [layer], "annotations": annotations });
+    registry.put_manifest("me/greet", "1", MANIFEST, manifest.to_string().as_bytes());
+    let to = format!("{}/me/greet:1", registry.host());
+    let toolcell = |arguments: &[&str]| home.toolcell(arguments).dir(home.path()).run().exits(0).stdout;
+    let told = toolcell(&["info", &to, "--allow-unsigned"]);
+    let signers: Vec<&str> = told.lines().filter(|line| line.starts_with("  signed by: ")).collect();
+    assert_eq!(signers, ["  signed by: nobody"], "{told}");
+    assert!(told.contains("  org.opencontainers.image.version: 1.0"), "{told}");
+    toolcell(&["install", &to, "--name=greet", "--allow-unsigned", "--yes"]);
+    let listed = toolcell(&["list"]);
+    assert!(listed.lines().count() == 2 && !listed.contains("Debian"), "{listed}");
+}
+
+#[test]
 fn each_tampered_form_is_refused_and_nothing_is_installed() {
     let registry = Registry::start();
     let publisher = Publisher::new(&registry.host());

@@ -49,8 +49,12 @@ fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
 
 /// What is attached to the artifact that `text` stands for.
 fn attached(text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
+    attached_with(settings(20), text, kind)
+}
+
+fn attached_with(settings: RegistrySettings, text: &str, kind: ReferrerKind) -> Result<Vec<Referrer>, Refusal> {
     wait(async {
-        let registries = Registries::new(settings(20))?;
+        let registries = Registries::new(settings)?;
         let resolved = registries.resolve(&reference(text)).await?;
         registries.referrers(&resolved, kind).await
     })

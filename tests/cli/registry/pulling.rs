@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcell_install::digest::Digest;
 use toolcell_install::registry::{Credentials, RegistrySettings};
 use toolcell_install::source::{REFERRER_BYTES_MAX, ReferrerKind};
 
 use crate::support::{Answer, Body, Registry, scratch};
 
-use super::{attached, pinned, pull, pull_with, settings};
+use super::{attached, attached_with, pinned, pull, pull_with, settings};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -122,7 +122,28 @@ fn a_body_that_drips_for_ever_is_given_up() {
 }
 
 #[test]
+fn attachments_that_each_take_their_time_are_given_up_together() {
+    let (registry, reference, digest) = registry();
+    for number in 0..32_u32 {
+        registry.attach("me/tool", digest, BUNDLE, &number.to_le_bytes());
+    }
+    registry.tamper(|_, path, honest| {
+        if path.contains("/blobs/") {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        honest
+    });
+    let began = Instant::now();
+    let refusal = attached_with(settings(1), &reference, ReferrerKind::Signature).unwrap_err();
+    assert_eq!(refusal.code, "registry_timeout", "{refusal}");
+    assert!(refusal.message.contains("within 4 s"), "{refusal}");
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_redirect_to_where_a_registry_may_not_lead_is_refused() {
+    let (_, message) = refused("/blobs/", || Answer::redirect("https://10.0.0.1/x?signature=a-secret"));
+    assert!(message.contains("https://10.0.0.1/x,") && !message.contains("a-secret"), "{message}");
     for (location, why) in [
         ("file:///etc/passwd", "neither https nor http"),
         ("http://10.0.0.1/x", "private network"),
@@ -142,6 +163,49 @@ fn a_redirect_to_where_a_registry_may_not_lead_is_refused() {
     assert!(message.contains("too many other redirects"), "{message}");
 }
 
+/// Settings with a `config.json` of docker in which `entry` is for `registry`.
+fn knowing(registry: &Registry, entry: &Value) -> (tempfile::TempDir, RegistrySettings) {
+    let (guard, folder) = scratch();
+    let file = folder.join("config.json");
+    std::fs::write(&file, json!({ "auths": { registry.host(): entry } }).to_string()).unwrap();
+    (guard, RegistrySettings { credentials: Credentials::in_file(file), ..settings(20) })
+}
+
+#[test]
+fn another_host_cannot_ask_for_the_credentials_of_a_registry() {
+    let (registry, reference, _) = registry();
+    let storage = Registry::start();
+    registry.wants_password("me", "secret");
+    // It names a token server of its own.
+    storage.wants_token("me", "secret");
+    let place = format!("http://{}/v2/x/blobs/y", storage.host());
+    registry.tamper(move |_, path, honest| match path.contains("/blobs/") && honest.status == 200 {
+        true => Answer::redirect(&place),
+        false => honest,
+    });
+    let (_guard, known) = knowing(&registry, &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }));
+    let refusal = pull_with(known, &reference).unwrap_err();
+    assert_eq!(refusal.code, "redirect_refused", "{refusal}");
+    assert!(refusal.message.contains("which wants credentials"), "{refusal}");
+    let seen = storage.seen();
+    assert!(seen.len() == 1 && seen[0].authorization.is_none(), "{seen:?}");
+}
+
+#[test]
+fn a_token_server_does_not_pass_an_identity_token_on() {
+    let (registry, reference, _) = registry();
+    let other = Registry::start();
+    registry.wants_token("me", "secret");
+    let place = format!("http://{}/token", other.host());
+    registry.tamper(move |_, path, honest| if path == "/token" { Answer::redirect(&place) } else { honest });
+    let (_guard, known) = knowing(&registry, &json!({ "identitytoken": "an-identity" }));
+    let refusal = pull_with(known, &reference).unwrap_err();
+    assert!(other.seen().is_empty(), "{:?}", other.seen());
+    assert_eq!(refusal.code, "redirect_refused", "{refusal}");
+    let asked = registry.seen().into_iter().find(|seen| seen.path == "/token").unwrap();
+    assert!(String::from_utf8(asked.body).unwrap().contains("refresh_token=an-identity"));
+}
+
 #[test]
 fn a_redirect_gets_no_credentials_of_another_host() {
     let (registry, reference, _) = registry();
@@ -149,17 +213,13 @@ fn a_redirect_gets_no_credentials_of_another_host() {
     let layer = storage.put_blob("application/wasm", COMPONENT);
     let place = format!("http://{}/v2/x/blobs/{}", storage.host(), layer["digest"].as_str().unwrap());
     registry.wants_password("me", "secret");
-    let home = scratch();
-    let config = json!({ "auths": { registry.host(): { "auth": data_encoding::BASE64.encode(b"me:secret") } } });
-    std::fs::write(home.1.join("config.json"), config.to_string()).unwrap();
+    let (_guard, known) = knowing(&registry, &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }));
     registry.tamper(move |_, path, honest| match path.contains("/blobs/") && honest.status == 200 {
         true => Answer::redirect(&place),
         false => honest,
     });
     assert_eq!(pull(&reference).unwrap_err().code, "registry_unauthorized");
-    let credentials = Credentials::in_file(home.1.join("config.json"));
-    let settings = RegistrySettings { credentials, ..RegistrySettings::default() };
-    let (_, component) = pull_with(settings, &reference).unwrap();
+    let (_, component) = pull_with(known, &reference).unwrap();
     assert_eq!(component, COMPONENT);
     assert_eq!(storage.seen().len(), 1);
     assert!(storage.seen().iter().all(|seen| seen.authorization.is_none()));

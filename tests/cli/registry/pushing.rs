@@ -13,6 +13,7 @@ use crate::support::{Answer, Ran, Registry, Toolcell, scratch, wat};
 use super::{attached, pinned, pull};
 
 const SBOM: &str = "application/vnd.cyclonedx+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// A folder with the component `echo.wasm`, of the version 1.2.0.
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -54,6 +55,48 @@ fn a_component_is_pushed_with_what_is_known_of_it() {
     assert_eq!((&bill["specVersion"], &bill["metadata"]["component"]["version"]), (&json!("1.6"), &json!("1.2.0+a")));
     let plain = push(&folder, &["echo.wasm", &format!("{to}:1")]).exits(0);
     assert_eq!(plain.stdout, format!("oci://{to}:1@{digest}\n"), "the same component has the same digest");
+}
+
+#[test]
+fn a_tag_names_an_artifact_once_all_is_attached_to_it() {
+    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let to = format!("{}/me/echo:1", registry.host());
+    registry.tamper(|_, _, honest| {
+        let attaches = honest.headers.iter().any(|(name, _)| name == "oci-subject");
+        if attaches { Answer { status: 500, ..honest } } else { honest }
+    });
+    let failed = push(&folder, &["echo.wasm", &to, "--json"]).exits(1).json();
+    assert_eq!(failed["error"]["error_code"], "registry_answer_invalid", "{failed}");
+    registry.heal();
+    assert_eq!(pull(&to).unwrap_err().code, "artifact_not_found");
+    push(&folder, &["echo.wasm", &to]).exits(0);
+    pull(&to).unwrap();
+}
+
+#[test]
+fn an_attachment_replaces_none_however_many_there_are() {
+    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let to = format!("{}/me/echo:1", registry.host());
+    let pushed = push(&folder, &["echo.wasm", &to, "--json"]).exits(0).json();
+    // A registry that lists nothing by itself, and an index with many attachments of others.
+    registry.tamper(|_, path, mut honest| {
+        honest.headers.retain(|(name, _)| name != "oci-subject");
+        if path.contains("/referrers/") { Answer { status: 404, ..honest } } else { honest }
+    });
+    let other = |number: u32| {
+        let digest = Digest::of(&number.to_le_bytes());
+        json!({ "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": 1 })
+    };
+    let index = json!({
+        "schemaVersion": 2, "mediaType": INDEX, "manifests": (0..300).map(other).collect::<Vec<_>>(),
+    });
+    let tag = pushed["digest"].as_str().unwrap().replace(':', "-");
+    registry.put_manifest("me/echo", &tag, INDEX, index.to_string().as_bytes());
+    push(&folder, &["echo.wasm", &to]).exits(0);
+    let written = registry.seen().into_iter().rfind(|seen| seen.method == "PUT" && seen.path.ends_with(&tag)).unwrap();
+    let written: Value = serde_json::from_slice(&written.body).unwrap();
+    assert_eq!(written["manifests"].as_array().unwrap().len(), 301);
+    assert_eq!(attached(&to, ReferrerKind::Sbom).unwrap().len(), 1);
 }
 
 #[test]
@@ -148,16 +191,20 @@ fn a_credential_helper_is_asked_if_the_configuration_names_it() {
     std::fs::write(&helper, script).unwrap();
     std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let push = || {
+    let push_with = |path: &str| {
         let folder_name = folder.display().to_string();
-        let program = Toolcell::new(["push", "echo.wasm", &to]).dir(&folder).env("PATH", &path);
+        let program = Toolcell::new(["push", "echo.wasm", &to]).dir(&folder).env("PATH", path);
         program.env("DOCKER_CONFIG", &folder_name).run()
     };
+    let push = || push_with(&path);
     // A helper that nothing names is not run.
     std::fs::write(folder.join("config.json"), "{}").unwrap();
     push().exits(2);
     std::fs::write(folder.join("config.json"), json!({ "credHelpers": { registry.host(): "test" } }).to_string())
         .unwrap();
+    // One in the current folder, which can be a project of others, is not run.
+    let near = push_with(&format!(".::{}", std::env::var("PATH").unwrap())).exits(2);
+    assert!(near.stderr.contains("is in no absolute folder of PATH"), "{}", near.stderr);
     push().exits(0);
     std::fs::write(&helper, "#!/bin/sh\necho a-password >&2\necho a-password\nexit 1\n").unwrap();
     let failed = push().exits(2);
@@ -176,4 +223,65 @@ fn a_registry_that_cannot_be_used_is_named_with_what_to_do() {
     let gone = push(&folder, &["echo.wasm", &to, "--json"]).exits(1).json();
     assert_eq!(gone["error"]["error_code"], "registry_unreachable");
     assert!(gone["error"]["message"].as_str().unwrap().contains("check its name and the network"), "{gone}");
+}
+
+/// A rustc that has the standard library of the target, and a cargo whose component is a file beside it: `first.wasm`, and
+/// `again.wasm` in the place of a second build.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("rustc", "#!/bin/sh\necho \"${0%/*}/lib\"\n"),
+    (
+        "cargo",
+        r#"#!/bin/sh
+here="${0%/*}"
+if [ "$1" = metadata ]; then
+  target='{"kind":["cdylib"],"crate_types":["cdylib"]}'
+  printf '{"packages":[{"name":"placed","id":"placed","manifest_path":"%s/Cargo.toml","targets":[%s],"dependencies":[]}],' \
+    "$PWD" "$target"
+  printf '"workspace_root":"%s","target_directory":"%s/target"}' "$PWD" "$PWD"
+  exit
+fi
+while [ "$1" != --target-dir ]; do shift; done
+mkdir -p "$2"
+case "$PWD" in */copy/*) made=again ;; *) made=first ;; esac
+cp "$here/$made.wasm" "$2/placed.wasm" || exit 1
+echo "placed.wasm: $PWD/src/lib.rs" > "$2/placed.d"
+printf '{"reason":"compiler-artifact","package_id":"placed","filenames":["%s/placed.wasm"],"fresh":false}\n' "$2"
+"#,
+    ),
+];
+
+#[test]
+fn what_another_build_makes_otherwise_is_not_pushed() {
+    let (registry, (_guard, folder)) = (Registry::start(), scratch());
+    let (bin, tool) = (folder.join("bin"), folder.join("placed"));
+    for made in [bin.join("lib"), tool.join("src")] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    std::fs::write(bin.join("lib/libstd-1.rlib"), "").unwrap();
+    for (name, script) in PROGRAMS {
+        std::fs::write(bin.join(name), script).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::write(tool.join("Cargo.toml"), "[package]\nname = \"placed\"\nversion = \"1.0.0\"\n").unwrap();
+    std::fs::write(tool.join("src/lib.rs"), "").unwrap();
+    let (path, to) = (format!("{}:/usr/bin:/bin", bin.display()), format!("{}/me/placed", registry.host()));
+    let push = || {
+        let program = Toolcell::at(&folder.join("home"), ["push", "placed", &to, "--json"]).dir(&folder);
+        program.env("PATH", &path).env("TOOLCELL_GUEST_TOOLCHAIN", "installed").run()
+    };
+    let component = wat("echo");
+    std::fs::write(bin.join("first.wasm"), &component).unwrap();
+    std::fs::write(bin.join("again.wasm"), with_custom(&component, "place", b"copy").unwrap()).unwrap();
+    let refused = push().exits(3).json();
+    assert_eq!(refused["error"]["error_code"], "build_not_reproducible", "{refused}");
+    assert_eq!((&refused["reproducible"], &refused["pushed"]), (&json!(false), &json!(null)));
+    assert!(registry.seen().is_empty(), "{:?}", registry.seen());
+    // A copy that does not build says nothing of the first build.
+    std::fs::remove_file(bin.join("again.wasm")).unwrap();
+    let unknown = push().exits(0).json();
+    assert_eq!(unknown["reproducible"], json!(null));
+    let found = unknown["findings"].as_array().unwrap();
+    assert!(found.iter().any(|found| found["code"] == "reproducibility_unknown"), "{unknown}");
+    std::fs::write(bin.join("again.wasm"), &component).unwrap();
+    assert_eq!(push().exits(0).json()["reproducible"], json!(true));
 }

@@ -1,7 +1,6 @@
 //! `toolcell push`: publishes a tool in a registry.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -18,7 +17,7 @@ use toolcell_install::verifier::Signer;
 
 use crate::config::configured_registry;
 
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, Published};
 use super::target::Building;
 use super::{reproduce, runtime, show, sign};
@@ -85,13 +84,11 @@ impl Push {
             Ok(()) => None,
             Err(stop) => Some(stop.refusal()?),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
         let pushed = report.to.as_ref().zip(report.digest).filter(|_| refusal.is_none());
         let pushed = pushed.map(|(to, digest)| format!("oci://{}", to.pinned(digest)));
-        if self.json {
-            let printed = show::json(&json!({
-                "pushed": pushed.filter(|_| !self.dry_run),
+        let record = self.json.then(|| {
+            json!({
+                "pushed": pushed.as_ref().filter(|_| !self.dry_run),
                 "dry_run": self.dry_run,
                 "reference": report.to.as_ref().map(ToString::to_string),
                 "digest": report.digest,
@@ -104,18 +101,15 @@ impl Push {
                 "signature": report.signature,
                 "findings": report.found,
                 "error": refusal.as_ref().map(Refusal::to_error),
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
+            })
+        });
+        if !self.json {
+            report.found.iter().for_each(|found| show::say(&published::line(found)));
+            if self.dry_run && refusal.is_none() {
+                show::say("nothing was sent");
+            }
         }
-        report.found.iter().for_each(|found| show::say(&published::line(found)));
-        if let Some(refusal) = &refusal {
-            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
-            return Ok(exit);
-        }
-        if self.dry_run {
-            show::say("nothing was sent");
-        }
-        writeln!(io::stdout(), "{}", pushed.unwrap_or_default()).map(|()| exit).or_else(show::closed)
+        show::outcome(refusal.as_ref(), record.as_ref(), pushed.as_deref().unwrap_or_default())
     }
 
     fn push(&self, report: &mut Report) -> Result<(), Stop> {
@@ -132,7 +126,13 @@ impl Push {
             return Err(Refusal::new(ErrorClass::PolicyBlocked, "check_failed", message).into());
         }
         if let Some(folder) = &published.folder {
-            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found)?;
+            report.is_reproducible = reproducible(folder, &home, &published.bytes, &mut report.found);
+            if report.is_reproducible == Some(false) {
+                let message = "a second build, in another folder, gave another component, so the component cannot be \
+                               compared with its sources; look for times, paths and random numbers in the build. Push the \
+                               .wasm file itself to do without this check";
+                return Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message).into());
+            }
         }
         if to.tag.is_none() {
             to.tag = Some(tag(&published)?);
@@ -173,20 +173,14 @@ impl Push {
 }
 
 /// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
-fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Result<Option<bool>, Refusal> {
+fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Option<bool> {
     match reproduce::is_reproducible(folder, home, built) {
-        Ok(true) => Ok(Some(true)),
-        Ok(false) => {
-            let message = "a second build, in another folder, gave another component, so that nobody could check what was \
-                           published; look for times, paths and random numbers in the build. Push the .wasm file itself \
-                           to do without this check";
-            Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message))
-        }
+        Ok(is_same) => Some(is_same),
         Err(error) => {
             let message =
                 format!("whether the build is reproducible is not known, because a copy does not build: {error:#}");
             found.push(Found::new(Severity::Warning, "reproducibility_unknown", "package", message));
-            Ok(None)
+            None
         }
     }
 }
@@ -260,5 +254,6 @@ async fn send(
     if let Some(signature) = &attached.signature {
         report.signature = Some(registries.attach(to, &pushed.subject, signature).await?);
     }
+    registries.tag(to, artifact).await?;
     Ok(pushed)
 }

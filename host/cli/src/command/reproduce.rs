@@ -6,12 +6,14 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use toolcell::Home;
 
-use crate::toolchain::{self, BuildSettings, Preference, Search};
+use crate::toolchain::{self, BuildSettings, Lang, Preference, Search};
 
 use super::show;
 
 /// Folders that a build makes, and that are no sources.
-const MADE: [&str; 8] = ["target", ".git", ".venv", "venv", "__pycache__", "zig-out", ".zig-cache", ".toolcell"];
+const MADE: [&str; 7] = [".git", ".venv", "venv", "__pycache__", "zig-out", ".zig-cache", ".toolcell"];
+/// Another one, in the folder of a project: elsewhere it can be a module of the sources.
+const TARGET: &str = "target";
 /// Maximum number and size of the files that are copied.
 const FILES_MAX: usize = 100_000;
 const BYTES_MAX: u64 = 1 << 30;
@@ -42,25 +44,30 @@ pub(super) fn is_reproducible(folder: &Path, home: &Home, built: &[u8]) -> anyho
 fn copy_folder(from: &Path, to: &Path, files: &mut usize, bytes: &mut u64) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     let unreadable = || format!("cannot copy {}", from.display());
+    let is_project = Lang::of(from).is_some();
     for entry in fs::read_dir(from).with_context(unreadable)? {
         let entry = entry.with_context(unreadable)?;
         let (name, kind) = (entry.file_name(), entry.file_type().with_context(unreadable)?);
         let (source, copy) = (entry.path(), to.join(&name));
         if kind.is_dir() {
-            if !MADE.iter().any(|made| name == *made) {
+            if !MADE.iter().any(|made| name == *made) && !(is_project && name == TARGET) {
                 copy_folder(&source, &copy, files, bytes)?;
             }
             continue;
         }
         *files += 1;
+        if kind.is_file() {
+            *bytes += entry.metadata().with_context(unreadable)?.len();
+        }
+        // Before it is copied: one file could fill the disk.
+        if *files > FILES_MAX || *bytes > BYTES_MAX {
+            bail!("the folder has more than {FILES_MAX} files or {BYTES_MAX} bytes, too many to build a copy");
+        }
         if kind.is_symlink() {
             let target = fs::read_link(&source).with_context(unreadable)?;
             std::os::unix::fs::symlink(target, copy).with_context(unreadable)?;
         } else if kind.is_file() {
-            *bytes += fs::copy(&source, copy).with_context(unreadable)?;
-        }
-        if *files > FILES_MAX || *bytes > BYTES_MAX {
-            bail!("the folder has more than {FILES_MAX} files or {BYTES_MAX} bytes, too many to build a copy");
+            fs::copy(&source, copy).with_context(unreadable)?;
         }
     }
     Ok(())
@@ -76,12 +83,18 @@ mod tests {
         let from = root.path().join("a");
         fs::create_dir_all(from.join("src/target")).unwrap();
         fs::create_dir_all(from.join("target/release")).unwrap();
+        fs::write(from.join("Cargo.toml"), "").unwrap();
         fs::write(from.join("src/lib.rs"), "fn").unwrap();
+        fs::write(from.join("src/target/mod.rs"), "fn").unwrap();
         std::os::unix::fs::symlink("src/lib.rs", from.join("link")).unwrap();
         let to = root.path().join("b");
         copy_folder(&from, &to, &mut 0, &mut 0).unwrap();
         assert_eq!(fs::read_to_string(to.join("link")).unwrap(), "fn");
-        assert!(!to.join("target").exists());
+        assert!(!to.join("target").exists() && to.join("src/target/mod.rs").is_file());
         assert!(copy_folder(&from, &root.path().join("c"), &mut { FILES_MAX }, &mut 0).is_err());
+        // A file with a large hole is not copied before it is counted.
+        fs::File::create(from.join("large")).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        assert!(copy_folder(&from, &root.path().join("d"), &mut 0, &mut 0).is_err());
+        assert!(!root.path().join("d/large").exists());
     }
 }

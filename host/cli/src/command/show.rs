@@ -67,6 +67,22 @@ pub(super) fn detail(refusal: &Refusal) {
     refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
 }
 
+/// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
+/// `made`, which names the thing. Returns the exit code.
+pub(super) fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &str) -> anyhow::Result<Exit> {
+    refusal.into_iter().for_each(detail);
+    let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
+    let printed = match (record, refusal) {
+        (Some(record), _) => json(record),
+        (None, Some(refusal)) => {
+            say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            Ok(())
+        }
+        (None, None) => writeln!(io::stdout(), "{made}"),
+    };
+    printed.map(|()| exit).or_else(closed)
+}
+
 /// Treats a broken pipe as success, because the reader wants no more.
 pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
     match error.kind() {

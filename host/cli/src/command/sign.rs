@@ -1,6 +1,6 @@
 //! `toolcell sign`: signs a component, for cosign, minisign and toolcell.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,7 +15,7 @@ use toolcell_install::signature::sign::{Made, SigningKey};
 use toolcell_install::source::Source;
 use zeroize::Zeroizing;
 
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::{install, runtime, show, signed, wrap};
 
 /// Signs a component with the user's own key.
@@ -62,26 +62,19 @@ impl Sign {
             Ok(done) => (Some(done), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
-        if self.json {
-            let printed = show::json(&json!({
+        let record = self.json.then(|| {
+            json!({
                 "signed": done.as_ref().map(|done| &done.signed),
                 "digest": done.as_ref().map(|done| done.digest),
                 "signer": done.as_ref().map(|done| done.key.signer()),
                 "error": refusal.as_ref().map(Refusal::to_error),
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
+            })
+        });
+        if let Some(done) = done.as_ref().filter(|_| !self.json) {
+            show::say(&format!("signed by {}", done.key.signer()));
         }
-        match (&done, &refusal) {
-            (_, Some(refusal)) => show::say(&format!("error: {} [{}]", refusal.message, refusal.code)),
-            (Some(done), None) => {
-                show::say(&format!("signed by {}", done.key.signer()));
-                return writeln!(io::stdout(), "{}", done.signed).map(|()| exit).or_else(show::closed);
-            }
-            (None, None) => {}
-        }
-        Ok(exit)
+        let signed = done.as_ref().map(|done| done.signed.as_str()).unwrap_or_default();
+        show::outcome(refusal.as_ref(), record.as_ref(), signed)
     }
 
     fn sign(&self) -> Result<Done, Stop> {

@@ -17,7 +17,7 @@ use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
 use crate::config::{configured_compilation, extension_manifest};
 
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::{runtime, show, target};
 
 /// Maximum size of all WIT files that are read, in bytes.
@@ -70,27 +70,21 @@ impl Wrap {
             Ok(loaded) => (Some(loaded), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
-        let error = refusal.as_ref().map(Refusal::to_error);
         let notes = loaded.as_ref().map(|loaded| Loaded::notes(&loaded.tools)).unwrap_or_default();
-        if self.json {
-            let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
-            let printed = show::json(&json!({
+        let tools = loaded.iter().flat_map(|loaded| &loaded.tools);
+        let record = self.json.then(|| {
+            json!({
                 "wrapped": loaded.is_some().then(|| self.output.to_string_lossy()),
                 "component": tools.clone().next().map(|tool| tool.component()),
                 "tools": tools.map(|tool| tool.declaration().qualified_name()).collect::<Vec<_>>(),
                 "notes": notes,
-                "error": error,
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
+                "error": refusal.as_ref().map(Refusal::to_error),
+            })
+        });
+        if !self.json {
+            notes.iter().for_each(|note| show::say(&format!("note: {note}")));
         }
-        notes.iter().for_each(|note| show::say(&format!("note: {note}")));
-        if let Some(error) = &error {
-            show::say(&format!("error: {} [{}]", error.message, error.error_code));
-            return Ok(exit);
-        }
-        writeln!(io::stdout(), "{}", self.output.display()).map(|()| exit).or_else(show::closed)
+        show::outcome(refusal.as_ref(), record.as_ref(), &self.output.display().to_string())
     }
 
     /// Writes the copy, if it can be loaded with what was written into it.

@@ -44,7 +44,7 @@ pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<
         ensure!(is_host, "{}: {}", file.place_of(host), why());
         settings.plain_http.push(host.to_ascii_lowercase());
     }
-    settings.roots = certificates.as_ref().map(|path| file.folder.join(PathBuf::from(&**path)));
+    settings.roots = certificates.iter().map(|path| file.folder.join(PathBuf::from(&**path))).collect();
     if let Some(word) = timeout {
         let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
         settings.patience = parsed.with_context(|| file.place_of(word))?;
@@ -74,7 +74,7 @@ mod tests {
         let text = "[registry]\nplain_http = [\"Registry.lan:5000\"]\ncertificates = \"ca.pem\"\ntimeout = \"2s\"";
         let read = of(RuleSource::UserSettings, text).unwrap();
         assert_eq!(read.plain_http, ["registry.lan:5000"]);
-        assert_eq!((read.roots, read.patience), (Some("/etc/ca.pem".into()), Duration::from_secs(2)));
+        assert_eq!((read.roots, read.patience), (vec!["/etc/ca.pem".into()], Duration::from_secs(2)));
         for (wrong, why) in
             [("plain_http = [\"http://a/b\"]", "give a host"), ("timeout = \"x\"", "number with a unit")]
         {

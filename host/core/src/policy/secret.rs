@@ -1,6 +1,7 @@
 use anyhow::{Context, ensure};
 
 use crate::record::{CredentialUse, PermissionProfile, RuleSource};
+use crate::secret::SecretStore;
 
 use super::Grants;
 use super::network::{self, HostName, Origin, Scheme};
@@ -60,6 +61,11 @@ impl SecretGrant {
     pub(super) fn parse(spec: &str, rule: &str, source: RuleSource) -> anyhow::Result<Self> {
         let parts = spec.split_once('@').filter(|(name, _)| !name.is_empty());
         let (name, origin) = parts.context("give a name and an origin, NAME@https://HOST")?;
+        // A grant is written into records and into bundles. The store has no secret of another name.
+        ensure!(
+            SecretStore::check_name(name).is_ok(),
+            "give the name of a secret without its value, NAME@https://HOST: letters, digits, `_`, `-` and `.`"
+        );
         Ok(Self { name: name.to_owned(), origin: self::origin(origin)?, rule: rule.to_owned(), source })
     }
 }

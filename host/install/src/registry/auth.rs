@@ -10,9 +10,11 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 use zeroize::Zeroizing;
 
+use crate::exchange::Call;
+
 use super::credentials::Credential;
 use super::refusal;
-use super::wire::{Answer, Call, Home, Wire};
+use super::wire::{Answer, Home, Wire};
 
 /// Maximum size of the answer that has a token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -104,7 +106,7 @@ fn token_call(mut url: Url, service: Option<&str>, scope: &str, credential: Opti
     form.append_pair("grant_type", "refresh_token").append_pair("client_id", CLIENT);
     form.extend_pairs(pairs).append_pair("refresh_token", identity);
     let mut call = Call::new(Method::POST, url);
-    call.body = Bytes::from(form.finish());
+    (call.body, call.is_secret) = (Bytes::from(form.finish()), true);
     call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     call
 }

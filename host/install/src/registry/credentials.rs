@@ -1,6 +1,6 @@
 //! Credentials for registries, where docker keeps them: its `config.json`, and the helper programs that it names.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -58,9 +58,9 @@ pub struct Credentials {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DockerConfig {
-    auths: HashMap<String, AuthEntry>,
+    auths: BTreeMap<String, AuthEntry>,
     #[serde(rename = "credHelpers")]
-    helpers: HashMap<String, String>,
+    helpers: BTreeMap<String, String>,
     #[serde(rename = "credsStore")]
     store: Option<String>,
 }
@@ -106,23 +106,19 @@ impl Credentials {
     pub async fn of_host(&self, host: &str) -> Result<Option<Credential>, Refusal> {
         let Some(file) = &self.config else { return Ok(None) };
         let Some(config) = read(file)? else { return Ok(None) };
-        let helper = config.helpers.iter().find(|(known, _)| is_for(known, host));
-        let helper = helper.map(|(known, helper)| (known.as_str(), helper));
         let server = if is_docker_hub(host) { DOCKER_HUB } else { host };
+        let helper = of_server(&config.helpers, server, host).map(|(known, helper)| (known.as_str(), helper));
         if let Some((server, helper)) = helper.or(config.store.as_ref().map(|store| (server, store)))
             && let Some(found) = ask(helper, server).await?
         {
             return Ok(Some(found));
         }
-        let entry = config.auths.iter().find(|(known, _)| is_for(known, host)).map(|(_, entry)| entry);
-        match entry {
-            Some(entry) if !entry.is_empty() => {
-                let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
-                entry.credential().map(Some).ok_or_else(why)
-            }
-            // Docker leaves an empty entry where a helper has the credentials.
-            _ => Ok(None),
-        }
+        // Docker leaves an empty entry where a helper has the credentials.
+        let entries: BTreeMap<String, AuthEntry> =
+            config.auths.into_iter().filter(|(_, entry)| !entry.is_empty()).collect();
+        let Some((_, entry)) = of_server(&entries, server, host) else { return Ok(None) };
+        let why = || invalid(&format!("the entry of {host} is not `user:password` in base64"));
+        entry.credential().map(Some).ok_or_else(why)
     }
 }
 
@@ -146,6 +142,11 @@ impl AuthEntry {
         let (user, password) = (given(&self.username)?, given(&self.password)?);
         Some(Credential::Password { user, password: password.into() })
     }
+}
+
+/// The entry for the registry `host`: as docker, that of its own name `server` before any other spelling.
+fn of_server<'a, T>(entries: &'a BTreeMap<String, T>, server: &str, host: &str) -> Option<(&'a String, &'a T)> {
+    entries.get_key_value(server).or_else(|| entries.iter().find(|(known, _)| is_for(known, host)))
 }
 
 /// Whether the entry `known` is for the registry `host`: docker also writes URLs.
@@ -188,7 +189,8 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
         let message = format!("the credential helper {program} {why}; docker's config.json names it");
         Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
     };
-    let mut command = Command::new(&program);
+    let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
+    let mut command = Command::new(found);
     // What it says on standard error could repeat the secret.
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| failed(&format!("cannot be started: {error}")))?;
@@ -221,6 +223,14 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     }))
 }
 
+/// The program `name` in the folders of PATH. A relative one is in the current folder, which can be a project of others.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let mut folders =
+        std::env::split_paths(&folders).filter(|folder| folder.is_absolute() || !guard!("helper_folders"));
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+}
+
 fn invalid(why: &str) -> Refusal {
     let message = format!("docker's credentials cannot be used: {why}");
     Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
@@ -250,6 +260,13 @@ mod tests {
             assert_eq!(of(&config, "ghcr.io.example.org").await.unwrap(), None);
             assert_eq!(of(&config, "other.io").await.unwrap(), None);
         }
+        // Of several spellings docker's own counts.
+        let (old, new) = (BASE64.encode(b"me:old"), BASE64.encode(b"me:new"));
+        let others = format!(r#""GHCR.io":{{"auth":"{old}"}},"https://ghcr.io":{{"auth":"{old}"}}"#);
+        let config = format!(r#"{{"auths":{{{others},"ghcr.io":{{"auth":"{new}"}}}}}}"#);
+        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
+        let config = format!(r#"{{"auths":{{"ghcr.io":{{}},"https://ghcr.io":{{"auth":"{new}"}}}}}}"#);
+        assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));
         let config = format!(r#"{{"auths":{{"{DOCKER_HUB}":{{"auth":"{auth}"}}}}}}"#);
         assert!(of(&config, "docker.io").await.unwrap().is_some());
         let config = r#"{"auths":{"a.io":{"identitytoken":"t"}}}"#;

@@ -12,8 +12,6 @@ use super::refusal;
 
 /// Maximum size of a manifest or an index, in bytes, as the distribution specification has it.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
-/// Maximum number of entries of an index that are read.
-pub(super) const ENTRIES_MAX: usize = 256;
 
 /// Media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

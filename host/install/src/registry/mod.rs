@@ -22,17 +22,18 @@ use http::{HeaderValue, StatusCode};
 use toolcell_core::record::{ErrorClass, Refusal};
 use url::Url;
 
+use crate::exchange::{self, Call};
 use crate::reference::{Reference, RegistryReference};
 
 use auth::Access;
-use wire::{Answer, Call, Home, Wire};
+use wire::{Answer, Home, Wire};
 
 pub use credentials::{Credential, Credentials};
 pub use manifest::{Artifact, Attachment, COMPONENT, CONFIG, Descriptor, MANIFEST};
 pub use push::Pushed;
 
 /// Time without progress after which a registry is given up, unless settings say otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = exchange::PATIENCE;
 /// Maximum number of bytes of an answer that explains an error.
 const ERROR_BYTES_MAX: usize = 8 << 10;
 /// The name under which docker's registry is known, and the host that answers for it.
@@ -49,8 +50,8 @@ pub(crate) fn is_docker_hub(host: &str) -> bool {
 pub struct RegistrySettings {
     /// Hosts, with their port if there is one, that are spoken to without TLS. Registries of this machine always are.
     pub plain_http: Vec<String>,
-    /// A PEM file of certificates that are trusted beside Mozilla's.
-    pub roots: Option<PathBuf>,
+    /// PEM files of certificates that are trusted beside Mozilla's.
+    pub roots: Vec<PathBuf>,
     /// Time without progress after which a registry is given up.
     pub patience: Duration,
     /// Where credentials are looked for.
@@ -59,7 +60,7 @@ pub struct RegistrySettings {
 
 impl Default for RegistrySettings {
     fn default() -> Self {
-        Self { plain_http: Vec::new(), roots: None, patience: PATIENCE, credentials: Credentials::default() }
+        Self { plain_http: Vec::new(), roots: Vec::new(), patience: PATIENCE, credentials: Credentials::default() }
     }
 }
 
@@ -78,7 +79,7 @@ impl Registries {
     ///
     /// Certificates that cannot be read.
     pub fn new(settings: RegistrySettings) -> Result<Self, Refusal> {
-        let wire = Wire::new(settings.roots.as_deref(), settings.patience).map_err(|error| {
+        let wire = Wire::new(&settings.roots, settings.patience).map_err(|error| {
             let message = format!("registries cannot be reached: {error:#}; correct the [registry] of toolcell.toml");
             Refusal::new(ErrorClass::SetupRequired, "registry_settings_invalid", message)
         })?;
@@ -145,6 +146,11 @@ impl Repository<'_> {
         let answer = wire.send(self.with(call.clone(), known.as_ref()), &self.home).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
+        }
+        // Its challenge would name the server that the credentials of the registry are sent to.
+        if !answer.is_home && guard!("registry_challenges") {
+            let why = "which wants credentials, and those of the registry are for the registry alone";
+            return Err(refusal::redirected(self.host(), &answer.host, why));
         }
         let challenges = auth::challenges(&answer);
         drop(answer);

@@ -1,21 +1,27 @@
 //! What a reference stands for, and its component.
 
+use std::time::Duration;
+
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
+use tokio::time::timeout;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 
 use crate::digest::{Digest, Hasher};
+use crate::exchange::Call;
 use crate::reference::Reference;
 use crate::source::{self, COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
 
 use super::auth::Access;
 use super::manifest::{Document, MANIFEST_BYTES_MAX};
-use super::wire::Call;
 use super::{Registries, Repository, of_registry, refusal};
 
 /// The header in which a registry says the digest of what it sends.
 const CONTENT_DIGEST: &str = "docker-content-digest";
+
+/// How many times its patience a registry has for all that is attached to an artifact.
+const ATTACHED_PATIENCE: u32 = 4;
 
 /// What is asked for: an index too, so that it can be refused for what it is.
 const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json";
@@ -74,8 +80,21 @@ impl Source for Registries {
         Box::pin(async move {
             let registry = of_registry(&resolved.reference)?;
             let Some(manifest) = &resolved.manifest else { return Ok(Vec::new()) };
-            self.repository(registry, Access::Pull)?.attached(manifest.digest, kind).await
+            let repository = self.repository(registry, Access::Pull)?;
+            let found = timeout(self.attached_time(), repository.attached(manifest.digest, kind)).await;
+            found.unwrap_or_else(|_| {
+                let why = format!("did not give what is attached within {} s", self.attached_time().as_secs());
+                Err(refusal::too_slow(&registry.host, &why))
+            })
         })
+    }
+}
+
+impl Registries {
+    /// Maximum time for everything that is attached to an artifact: each part alone may use up the patience.
+    fn attached_time(&self) -> Duration {
+        let time = self.settings.patience.saturating_mul(ATTACHED_PATIENCE);
+        if guard!("attached_time") { time } else { Duration::MAX }
     }
 }
 

@@ -1,17 +1,17 @@
 //! Pushes components, and what is attached to them.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
+use crate::exchange::Call;
 use crate::reference::RegistryReference;
 
 use super::auth::Access;
 use super::manifest::{self, Artifact, Attachment, Descriptor, EMPTY_CONFIG, MANIFEST};
 use super::referrers::fallback_tag;
-use super::wire::Call;
 use super::{Registries, Repository, refusal};
 
 /// The header with which a registry says that it lists by itself what is attached to an artifact.
@@ -29,7 +29,8 @@ pub struct Pushed {
 }
 
 impl Registries {
-    /// Pushes `artifact` under the tag of `to`, and checks that the registry has what was sent.
+    /// Pushes `artifact`, under its digest alone. [`Self::tag`] gives it a name once all is attached to it: under a tag, an
+    /// artifact whose signature is still missing would be refused by everyone who updates to it.
     ///
     /// # Errors
     ///
@@ -38,19 +39,28 @@ impl Registries {
         let repository = self.repository(to, Access::Push)?;
         repository.upload(&artifact.component).await?;
         repository.upload(&artifact.config()).await?;
+        let pushed = Self::foretold(artifact);
+        repository.put(&pushed.digest.to_string(), MANIFEST, &artifact.manifest()).await?;
+        Ok(pushed)
+    }
+
+    /// Gives the pushed `artifact` the tag of `to`, and checks that the registry has it under that tag.
+    ///
+    /// # Errors
+    ///
+    /// A registry that cannot be reached, denies the tag, or has something else under it.
+    pub async fn tag(&self, to: &RegistryReference, artifact: &Artifact) -> Result<(), Refusal> {
+        let repository = self.repository(to, Access::Push)?;
         let bytes = artifact.manifest();
-        let subject = Descriptor::of(MANIFEST, &bytes);
         repository.put(&to.version(), MANIFEST, &bytes).await?;
-        let digest = Digest::of(&bytes);
-        let kept = repository.manifest(&to.version()).await?;
-        if kept.digest != digest {
-            return Err(refusal::mismatch(
-                "what the registry has under this tag",
-                &digest.to_string(),
-                &kept.digest.to_string(),
-            ));
+        let (digest, kept) = (Digest::of(&bytes), repository.manifest(&to.version()).await?.digest);
+        match kept == digest {
+            true => Ok(()),
+            false => {
+                let what = "what the registry has under this tag";
+                Err(refusal::mismatch(what, &digest.to_string(), &kept.to_string()))
+            }
         }
-        Ok(Pushed { digest, component: Digest::of(&artifact.component), subject })
     }
 
     /// Attaches `attachment` to `subject`, a manifest in the repository of `to`. Returns the digest of its manifest.
@@ -86,8 +96,9 @@ impl Registries {
 
     /// The digests that a push of `artifact` would give, without any request.
     pub fn foretold(artifact: &Artifact) -> Pushed {
-        let subject = Descriptor::of(MANIFEST, &artifact.manifest());
-        Pushed { digest: Digest::of(&artifact.manifest()), component: Digest::of(&artifact.component), subject }
+        let manifest = artifact.manifest();
+        let subject = Descriptor::of(MANIFEST, &manifest);
+        Pushed { digest: Digest::of(&manifest), component: Digest::of(&artifact.component), subject }
     }
 }
 
@@ -104,7 +115,7 @@ impl Repository<'_> {
         if begun.status() != StatusCode::ACCEPTED {
             return Err(self.failed(begun, &what).await);
         }
-        let location = begun.header(LOCATION.as_str()).and_then(|location| self.root.join(location).ok());
+        let location = begun.location().and_then(|location| self.root.join(location).ok());
         let mut url = location.ok_or_else(|| refusal::malformed(self.host(), "an upload without a place"))?;
         drop(begun);
         url.query_pairs_mut().append_pair("digest", &digest);

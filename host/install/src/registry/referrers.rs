@@ -5,10 +5,10 @@ use http::{HeaderValue, Method, StatusCode};
 use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
+use crate::exchange::Call;
 use crate::source::{MINISIGN, REFERRER_BYTES_MAX, REFERRERS_MAX, Referrer, ReferrerKind};
 
-use super::manifest::{Descriptor, Document, ENTRIES_MAX, INDEX, MANIFEST_BYTES_MAX};
-use super::wire::Call;
+use super::manifest::{Descriptor, Document, INDEX, MANIFEST_BYTES_MAX};
 use super::{Repository, refusal};
 
 /// What media types of signatures begin with: bundles of all versions, cosign's earlier ones, and minisign's.
@@ -65,7 +65,8 @@ impl Repository<'_> {
         Ok(found)
     }
 
-    /// The entries of the registry's own list, or else of the index that has the tag of the subject.
+    /// All entries of the registry's own list, or else of the index that has the tag of the subject, as many as the maximum
+    /// size of an index lets in: an attachment is added to them, and must replace none.
     pub(super) async fn listed(&self, subject: Digest) -> Result<Vec<Descriptor>, Refusal> {
         let mut call = Call::new(Method::GET, self.url(&format!("referrers/{subject}"))?);
         call.headers.insert(ACCEPT, HeaderValue::from_static(INDEX));
@@ -86,10 +87,7 @@ impl Repository<'_> {
             _ => return Err(self.failed(answer, &shown).await),
         };
         let document = Document::parse(&bytes, content_type.as_deref(), &shown)?;
-        let mut entries =
-            document.manifests.ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))?;
-        entries.truncate(ENTRIES_MAX);
-        Ok(entries)
+        document.manifests.ok_or_else(|| refusal::malformed(self.host(), &format!("{shown} is no index")))
     }
 }
 

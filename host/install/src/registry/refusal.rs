@@ -10,19 +10,22 @@ const QUOTED_MAX: usize = 300;
 
 /// A registry that cannot be reached, or whose connection breaks.
 pub(super) fn unreachable(host: &str, why: &str) -> Refusal {
+    // An error of TLS repeats names of the certificate.
+    let why = quoted(why);
     let message =
         format!("the registry {host} cannot be reached: {why}; check its name and the network, then try again");
     Refusal::new(ErrorClass::DependencyUnavailable, "registry_unreachable", message)
 }
 
 /// A registry that sends nothing, or too slowly, for a time.
-pub(super) fn too_slow(host: &str, seconds: u64) -> Refusal {
-    let message = format!("the registry {host} made no progress for {seconds} s; try again later");
+pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
+    let message = format!("the registry {host} {why}; try again later");
     Refusal::new(ErrorClass::Timeout, "registry_timeout", message)
 }
 
-/// A redirect that is not followed.
+/// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
+    let target = target.split(['?', '#']).next().unwrap_or_default();
     let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", quoted(target));
     Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
 }

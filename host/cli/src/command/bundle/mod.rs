@@ -5,7 +5,6 @@ mod zip;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -16,13 +15,14 @@ use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
+use toolcell_install::reference::Reference;
 
 use crate::config::{Layers, configured_compilation};
 use crate::server::{Offered, Offers};
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;
-use super::exit::{self, BadRequest, Exit, Stop};
+use super::exit::{BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, Named};
 use super::target::{self, Building};
@@ -114,27 +114,19 @@ impl Bundle {
             Ok(made) => (Some(made), None),
             Err(stop) => (None, Some(stop.refusal()?)),
         };
-        refusal.iter().for_each(show::detail);
-        let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
-        let error = refusal.as_ref().map(Refusal::to_error);
-        if self.json {
+        let record = self.json.then(|| {
             let made = made.as_ref();
             let server_json = self.server_json.as_ref().filter(|_| made.is_some());
-            let printed = show::json(&json!({
+            json!({
                 "bundled": made.map(|_| self.output.to_string_lossy()),
                 "sha256": made.map(|made| &made.sha256),
                 "bytes": made.map(|made| made.bytes),
                 "tools": made.map(|made| made.tools.as_slice()).unwrap_or_default(),
                 "server_json": server_json.map(|file| file.to_string_lossy()),
-                "error": error,
-            }));
-            return printed.map(|()| exit).or_else(show::closed);
-        }
-        if let Some(error) = &error {
-            show::say(&format!("error: {} [{}]", error.message, error.error_code));
-            return Ok(exit);
-        }
-        writeln!(io::stdout(), "{}", self.output.display()).map(|()| exit).or_else(show::closed)
+                "error": refusal.as_ref().map(Refusal::to_error),
+            })
+        });
+        show::outcome(refusal.as_ref(), record.as_ref(), &self.output.display().to_string())
     }
 
     fn make(&self) -> Result<Made, Stop> {
@@ -142,6 +134,10 @@ impl Bundle {
             if !self.force && file.symlink_metadata().is_ok() {
                 return Err(wrap::exists(file).into());
             }
+        }
+        if self.server_json.as_ref().is_some_and(|file| is_same(file, &self.output)) {
+            let message = format!("{} cannot be the bundle and the server.json: name two files", self.output.display());
+            return Err(BadRequest(message).into());
         }
         let registry = self.registry()?;
         let folders = self.folders()?;
@@ -269,11 +265,22 @@ impl Bundle {
                 format!("{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes");
             return Err(BadRequest(message));
         }
-        if !url.starts_with("https://") {
+        // Without a user and a password, which a list of servers would show.
+        let is_url = matches!(Reference::parse(url, Path::new("/")), Ok(Reference::Url(_)));
+        if !is_url || !url.starts_with("https://") || url.contains(char::is_whitespace) {
             return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
         }
         Ok(Some((file.as_path(), name.as_str(), url.as_str())))
     }
+}
+
+/// Whether two paths lead to one file, although neither may exist.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |file: &Path| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        (folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), file.file_name().map(ToOwned::to_owned))
+    };
+    place(one) == place(other)
 }
 
 /// `linux` or `darwin`: by the format of the program, else the platform of this machine.
@@ -296,7 +303,8 @@ fn place(file: &Path, known: &HashMap<PathBuf, String>) -> String {
         1 => format!("{TOOLS}/{stem}.wasm"),
         number => format!("{TOOLS}/{stem}-{number}.wasm"),
     });
-    let mut free = numbered.filter(|place| !known.values().any(|taken| taken == place));
+    // Where names have no case, as on macOS, one of two files would replace the other.
+    let mut free = numbered.filter(|place| !known.values().any(|taken| taken.eq_ignore_ascii_case(place)));
     free.next().unwrap_or_default()
 }
 

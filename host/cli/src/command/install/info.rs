@@ -69,7 +69,7 @@ impl Info {
         lines.push(match &imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
             Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
-            Err(why) => format!("  imports: not known: {why}"),
+            Err(why) => format!("  imports: not known: {}", legible(why)),
         });
         lines.push(format!("  bills of materials: {}", sboms.len()));
         lines.push(match names.as_slice() {

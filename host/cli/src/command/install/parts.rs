@@ -19,19 +19,26 @@ use super::options::SourceOptions;
 
 /// The sources that `options` allow.
 pub(in crate::command) fn sources(home: &Home, options: &SourceOptions) -> Result<Sources, BadRequest> {
-    let tls = tls::client(options.tls_ca.as_deref()).map_err(|error| BadRequest(format!("{error:#}")))?;
+    let roots: Vec<PathBuf> = options.tls_ca.iter().cloned().collect();
+    let tls = tls::client(&roots).map_err(|error| BadRequest(format!("{error:#}")))?;
     let local = {
         let home = home.clone();
         Local::new(move |path: &Path| component(&home, path))
     };
     let web = Box::new(Web::new(tls));
-    let registry = Box::new(registries(home)?);
+    let registry = Box::new(trusting(home, roots)?);
     Ok(Sources { registry, web, local: Box::new(local), offline: options.offline })
 }
 
 /// Registries, reached as the user's own file says.
 pub(in crate::command) fn registries(home: &Home) -> Result<Registries, BadRequest> {
-    let settings = configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    trusting(home, Vec::new())
+}
+
+/// As [`registries`], with certificates of the command line beside those of the file.
+fn trusting(home: &Home, roots: Vec<PathBuf>) -> Result<Registries, BadRequest> {
+    let mut settings = configured_registry(home).map_err(|error| BadRequest(format!("{error:#}")))?;
+    settings.roots.extend(roots);
     Registries::new(settings).map_err(|refusal| BadRequest(refusal.message))
 }
 

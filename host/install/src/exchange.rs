@@ -1,0 +1,241 @@
+//! One request over HTTP/1.1, on a connection of its own: what registries and URLs have in common. Who may be asked, and
+//! where a redirect may lead, is decided by their modules.
+//!
+//! A general client does not fit: it reads whole answers into memory, and follows redirects before an address can be
+//! checked.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use url::{Host, Url};
+
+/// Time without progress after which a server is given up, unless settings say otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum number of redirects of one request.
+pub(crate) const REDIRECTS_MAX: usize = 5;
+/// Maximum time to look up a host and to connect, for each of its addresses.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Maximum number of addresses of a host that are tried: the owner of a name chooses how many it has.
+const ADDRESSES_MAX: usize = 8;
+/// Minimum number of bytes that arrive while the patience lasts; fewer are no progress.
+const PROGRESS_BYTES: u64 = 64 << 10;
+/// Maximum time of one body: that of the largest component, at the slowest speed of an upload.
+const BODY_TIME: Duration = Duration::from_secs(4096);
+/// Minimum speed of an upload, in bytes per second.
+const UPLOAD_SPEED: u64 = 16 << 10;
+/// Maximum size of the head of an answer, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// One request, which can be sent again.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Whether `body` has a credential, so that it may not be sent to another host.
+    pub(crate) is_secret: bool,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, url: Url) -> Self {
+        Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), is_secret: false }
+    }
+
+    fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {
+        let (url, path) = (&self.url, self.url.path());
+        let target = url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let authority = match url.port() {
+            Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
+            None => url.host_str().unwrap_or_default().to_owned(),
+        };
+        let body = Full::new(self.body.clone());
+        let mut request = Request::builder().method(self.method.clone()).uri(target).body(body)?;
+        let headers = request.headers_mut();
+        headers.extend(self.headers.clone());
+        headers.insert(HOST, HeaderValue::try_from(authority)?);
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("toolcell/", env!("CARGO_PKG_VERSION"))));
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        if self.method != Method::GET && self.method != Method::HEAD {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+        }
+        Ok(request)
+    }
+}
+
+/// Why a request has no answer, or an answer no end. Each names the reason, for a message.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server cannot be reached, or the connection broke.
+    Unreachable(String),
+    /// The server sends nothing, or too slowly.
+    TooSlow(String),
+}
+
+impl Failure {
+    fn stalled(patience: Duration) -> Self {
+        Self::TooSlow(format!("made no progress for {} s", patience.as_secs()))
+    }
+}
+
+/// The addresses of the host of `url`, at least one.
+pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
+    let port = url.port_or_known_default().unwrap_or(443);
+    let name = match url.host() {
+        Some(Host::Ipv4(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
+        Some(Host::Ipv6(address)) => return Ok(vec![SocketAddr::new(address.into(), port)]),
+        Some(Host::Domain(name)) => name,
+        None => return Err(Failure::Unreachable("its URL has no host".to_owned())),
+    };
+    let found = timeout(CONNECT_TIME, tokio::net::lookup_host((name, port))).await;
+    let found = found.map_err(|_| Failure::stalled(CONNECT_TIME))?;
+    let unknown = |error: std::io::Error| Failure::Unreachable(format!("its name cannot be looked up: {error}"));
+    let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
+    match found.is_empty() {
+        true => Err(Failure::Unreachable("its name has no address".to_owned())),
+        false => Ok(found),
+    }
+}
+
+/// Sends `call` to one of `addresses`, and waits for the head of the answer.
+pub(crate) async fn send(
+    tls: &TlsConnector,
+    call: &Call,
+    addresses: &[SocketAddr],
+    patience: Duration,
+) -> Result<Reply, Failure> {
+    let socket = connect(addresses).await?;
+    let asking = async {
+        if call.url.scheme() == "http" {
+            return exchange(socket, call).await;
+        }
+        let host = call.url.host_str().unwrap_or_default();
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|_| Failure::Unreachable("no certificate can be for such a name".to_owned()))?;
+        let stream = tls.connect(name, socket).await;
+        exchange(stream.map_err(|error| Failure::Unreachable(format!("TLS failed: {error}")))?, call).await
+    };
+    // The head of the answer has to come in this time, after the body of the request was sent.
+    let upload = Duration::from_secs(call.body.len() as u64 / UPLOAD_SPEED);
+    let patience = patience.saturating_add(upload);
+    timeout(patience, asking).await.unwrap_or_else(|_| Err(Failure::stalled(patience)))
+}
+
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Failure> {
+    let mut last = Failure::Unreachable("it has no address".to_owned());
+    for address in addresses.iter().take(ADDRESSES_MAX) {
+        match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = Failure::Unreachable(error.to_string()),
+            Err(_) => last = Failure::stalled(CONNECT_TIME),
+        }
+    }
+    Err(last)
+}
+
+async fn exchange<S>(stream: S, call: &Call) -> Result<Reply, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let broken = |error: hyper::Error| Failure::Unreachable(format!("the connection broke: {error}"));
+    let unnamed = |error: http::Error| Failure::Unreachable(format!("it cannot be asked for such a name: {error}"));
+    let request = call.request().map_err(unnamed)?;
+    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(broken)?;
+    let driver = Driver(tokio::spawn(async move {
+        let _ = connection.await;
+    }));
+    let response = sender.send_request(request).await.map_err(broken)?;
+    Ok(Reply { response, _driver: driver })
+}
+
+/// Ends the connection once its answer was read, or is not needed any more.
+struct Driver(tokio::task::JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// An answer whose body is still arriving.
+pub(crate) struct Reply {
+    response: Response<Incoming>,
+    _driver: Driver,
+}
+
+impl Reply {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// The value of a header, if it is text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// All values of a header that are text.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.response.headers().get_all(name).iter().filter_map(|value| value.to_str().ok())
+    }
+
+    /// Where it redirects to, as it says it.
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.header(LOCATION.as_str())
+    }
+
+    /// The size of the body, if the answer says it.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.header(CONTENT_LENGTH.as_str())?.parse().ok()
+    }
+
+    /// Gives each part of the body to `take`. Fails if too few bytes arrive while `patience` lasts, also if they never
+    /// stop.
+    pub(crate) async fn pour<E>(
+        mut self,
+        patience: Duration,
+        failed: impl Fn(Failure) -> E,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end = Instant::now() + BODY_TIME;
+        let (mut until, mut arrived) = (Instant::now() + patience, 0);
+        loop {
+            match timeout_at(until.min(end), self.response.body_mut().frame()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok(frame))) => {
+                    if let Some(part) = frame.data_ref() {
+                        arrived += part.len() as u64;
+                        take(part)?;
+                    }
+                }
+                Ok(Some(Err(error))) => {
+                    return Err(failed(Failure::Unreachable(format!("its answer broke off: {error}"))));
+                }
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            if now >= end {
+                let why = format!("sent its answer for {} s without an end", BODY_TIME.as_secs());
+                return Err(failed(Failure::TooSlow(why)));
+            }
+            if now >= until {
+                if arrived < PROGRESS_BYTES && guard!("registry_patience") {
+                    return Err(failed(Failure::stalled(patience)));
+                }
+                (until, arrived) = (now + patience, 0);
+            }
+        }
+    }
+}
