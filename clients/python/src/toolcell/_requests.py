@@ -13,6 +13,8 @@ from ._shapes import Dialect, Format
 
 T = TypeVar("T")
 
+# The program makes no more in one request.
+_CALLS_MAX = 128
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Wanted(Generic[T]):
     method: str
     params: dict[str, Any]
     read: Callable[[Any], T]
+    calls: int = 1
+    """How many calls it makes at most."""
 
 
 def tools(format: Format) -> Wanted[list[dict[str, Any]]]:
@@ -58,9 +62,13 @@ def batch(calls: Sequence[Any]) -> Wanted[list[Any]]:
     count = len(written)
     if dialect is not None:
         params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of(written, dialect)}
-        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count))
+        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count), count)
     params = {"dialect": "mcp", "form": "results", "arguments": [_named(one) for one in written]}
-    return Wanted("toolcell/run", params, lambda answer: [_ended(one) for one in _count(_list(answer, "results"), count)])
+
+    def ended(answer: Any) -> list[Any]:
+        return [_ended(one) for one in _count(_list(answer, "results"), count)]
+
+    return Wanted("toolcell/run", params, ended, count)
 
 
 def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]]:
@@ -69,7 +77,7 @@ def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]
     # A list without calls has no answer in any dialect.
     spoken = _shapes.named(dialect) if dialect is not None else _shapes.of_message(written) or "openai-responses"
     params = {"dialect": spoken, "form": "messages", "arguments": written}
-    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"))
+    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"), _CALLS_MAX)
 
 
 def _named(one: Any) -> dict[str, Any]:
