@@ -122,7 +122,7 @@ export class Connection {
     try {
       const answer = await pending.answer;
       const server = isObject(answer) && isObject(answer["serverInfo"]) ? answer["serverInfo"] : {};
-      if (server["name"] !== "toolcell") throw new ToolcellError("host_fault", "protocol_error", "the program is not toolcell");
+      if (server["name"] !== "toolcell") throw new ToolcellError("execution_failed", "answer_unreadable", "the program is not toolcell");
       this.#send({ jsonrpc: "2.0", method: "notifications/initialized" });
     } catch (error) {
       await this.close();
@@ -271,7 +271,7 @@ export class Connection {
     const error = message["error"];
     if (!isObject(error)) return pending?.end(message["result"]);
     const failed = ofResponse(error);
-    if (failed.errorClass !== "host_fault") return pending?.fail(failed);
+    if (failed.code !== "host_fault") return pending?.fail(failed);
     pending?.fail(new ToolcellError(failed.errorClass, failed.code, this.#withStderr(failed.message)));
   }
 
@@ -316,7 +316,7 @@ export class Connection {
   }
 
   #endOfProgram(message: string): ToolcellError {
-    return new ToolcellError("host_fault", "program_ended", this.#withStderr(message));
+    return new ToolcellError("execution_failed", "program_ended", this.#withStderr(message));
   }
 
   /** The message, and why: what the operator of the program is told, who is the caller here. */

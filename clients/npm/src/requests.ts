@@ -73,7 +73,7 @@ function byName(given: unknown): Json {
 
 function object(args: unknown): Json {
   if (args === undefined) return {};
-  if (!isObject(args)) throw invalid("arguments_not_object", "the arguments are not an object");
+  if (!isObject(args)) throw invalid("arguments_not_an_object", "the arguments are not an object");
   return args;
 }
 
@@ -88,11 +88,11 @@ function ended(answer: unknown): Result | ToolcellError {
 
 function list(answer: unknown, key: string): Json[] {
   const found = isObject(answer) ? answer[key] : undefined;
-  if (!Array.isArray(found)) throw new ToolcellError("host_fault", "protocol_error", `toolcell answered without ${key}`);
+  if (!Array.isArray(found)) throw new ToolcellError("execution_failed", "answer_unreadable", `toolcell answered without ${key}`);
   return found as Json[];
 }
 
 function counted(found: Json[], wanted: number): Json[] {
   if (found.length === wanted) return found;
-  throw new ToolcellError("host_fault", "protocol_error", `toolcell answered with ${found.length} results for ${wanted} calls`);
+  throw new ToolcellError("execution_failed", "answer_unreadable", `toolcell answered with ${found.length} results for ${wanted} calls`);
 }

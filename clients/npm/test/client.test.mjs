@@ -62,7 +62,7 @@ describe("calls", () => {
     circle.itself = circle;
     await fails("invalid_arguments", "arguments_not_json", () => cell.call("jq", circle));
     await fails("invalid_arguments", "arguments_not_json", () => cell.call("jq", { input: 1n }));
-    await fails("invalid_arguments", "arguments_not_object", () => cell.call("jq", ["length"]));
+    await fails("invalid_arguments", "arguments_not_an_object", () => cell.call("jq", ["length"]));
     await fails("invalid_arguments", "request_too_large", () => cell.call("jq", { input: "x".repeat(16 << 20) }));
     await fails("invalid_arguments", "arguments_twice", () => cell.call(jq("one"), { input: 1 }, {}));
   });
@@ -243,9 +243,9 @@ describe("questions", () => {
     shortened(test);
     const config = join(scratch(test), "toolcell.toml");
     writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
-    const approve = () => sleep(2_000, true);
+    const approve = () => sleep(4_000, true);
     const cell = await Toolcell.start({ tools: [example("jq")], config, approve });
-    assert.equal((await cell.call("jq", { filter: "1" }, { timeoutMs: 800 })).text, "1");
+    assert.equal((await cell.call("jq", { filter: "1" }, { timeoutMs: 2_000 })).text, "1");
     await cell.close();
   });
 

@@ -89,7 +89,7 @@ class Connection:
             answer = pending.outcome()
             server = answer.get("serverInfo") if isinstance(answer, dict) else None
             if not isinstance(server, dict) or server.get("name") != "toolcell":
-                raise ToolcellError("host_fault", "protocol_error", "the program is not toolcell")
+                raise ToolcellError("execution_failed", "answer_unreadable", "the program is not toolcell")
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         except BaseException:
             self.close()
@@ -233,7 +233,7 @@ class Connection:
             code = None
         self._hearing.join(_STOP_S)
         ended = why or f"toolcell has ended{'' if code is None else f' with exit code {code}'}"
-        return ToolcellError("host_fault", "program_ended", self._with_stderr(ended))
+        return ToolcellError("execution_failed", "program_ended", self._with_stderr(ended))
 
     def _with_stderr(self, message: str) -> str:
         """The message, and why: what the operator of the program is told, who is the caller here."""
@@ -273,7 +273,7 @@ class Connection:
             error = message.get("error")
             if isinstance(error, dict):
                 failed = of_response(error)
-                if failed.error_class == "host_fault":
+                if failed.code == "host_fault":
                     failed.message = self._with_stderr(failed.message)
                 pending.fail(failed)
             else:

@@ -94,7 +94,7 @@ def _arguments(arguments: Any) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, Mapping):
         message = f"the arguments are not a mapping: {type(arguments).__name__}"
-        raise ToolcellError("invalid_arguments", "arguments_not_object", message)
+        raise ToolcellError("invalid_arguments", "arguments_not_an_object", message)
     return dict(arguments)
 
 
@@ -108,12 +108,12 @@ def _ended(answer: Any) -> Union[Result, ToolcellError]:
 def _list(answer: Any, key: str) -> list[dict[str, Any]]:
     found = answer.get(key) if isinstance(answer, dict) else None
     if not isinstance(found, list):
-        raise ToolcellError("host_fault", "protocol_error", f"toolcell answered without {key}")
+        raise ToolcellError("execution_failed", "answer_unreadable", f"toolcell answered without {key}")
     return found
 
 
 def _count(found: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
     if len(found) != wanted:
         message = f"toolcell answered with {len(found)} results for {wanted} calls"
-        raise ToolcellError("host_fault", "protocol_error", message)
+        raise ToolcellError("execution_failed", "answer_unreadable", message)
     return found
