@@ -112,6 +112,20 @@ fn the_sdk_knows_the_words_of_the_host() {
     }
 }
 
+#[test]
+fn the_clients_have_the_version_of_the_program() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (file, before) in [
+        ("clients/python/pyproject.toml", "version = "),
+        ("clients/python/src/toolcell/_session.py", "VERSION = "),
+        ("clients/npm/package.json", "\"version\": "),
+        ("clients/npm/src/client.ts", "const VERSION = "),
+    ] {
+        let text = std::fs::read_to_string(place(file)).unwrap();
+        assert!(text.contains(&format!("{before}\"{version}\"")), "{file}");
+    }
+}
+
 /// The texts in the constant list `name` of a source file.
 fn listed(file: &str, name: &str) -> Vec<String> {
     let source = std::fs::read_to_string(root().join(file)).unwrap();

@@ -48,7 +48,7 @@ def pack(version: str, program: Program, installed: Tree, seconds: int, level: i
     tree["usr/share/doc/toolcell/README.md"] = File((ROOT / "README.md").read_bytes())
     size = sum(len(file.content) for file in tree.values())
     control = CONTROL.format(
-        version=debian_version(version),
+        version=version,
         architecture=program.debian,
         maintainer=MAINTAINER,
         kibibytes=-(-size // 1024),
@@ -65,12 +65,7 @@ def pack(version: str, program: Program, installed: Tree, seconds: int, level: i
         packer = ["dpkg-deb", "--root-owner-group", compressor, f"-z{min(level, 6)}", "--build", place, built]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(seconds)}
         subprocess.run(packer, check=True, env=environment, stdout=subprocess.DEVNULL)
-        return f"toolcell_{debian_version(version)}_{program.debian}.deb", built.read_bytes()
-
-
-def debian_version(version: str) -> str:
-    """A pre-release comes before its release."""
-    return version.replace("-", "~", 1)
+        return f"toolcell_{version}_{program.debian}.deb", built.read_bytes()
 
 
 def depends(program: Program) -> str:
@@ -85,7 +80,7 @@ def depends(program: Program) -> str:
 def changelog(version: str, seconds: int) -> str:
     date = datetime.fromtimestamp(seconds, timezone.utc).strftime("%a, %d %b %Y %H:%M:%S +0000")
     entry = "  * https://github.com/toolcell/toolcell/blob/main/CHANGELOG.md"
-    return f"toolcell ({debian_version(version)}) unstable; urgency=medium\n\n{entry}\n\n -- {MAINTAINER}  {date}\n"
+    return f"toolcell ({version}) unstable; urgency=medium\n\n{entry}\n\n -- {MAINTAINER}  {date}\n"
 
 
 def write(place: Path, tree: Tree, seconds: int) -> None:

@@ -62,7 +62,7 @@ class Program:
     def wheel(self) -> str:
         """The platform tag of a wheel."""
         if self.os == "darwin":
-            return f"macosx_11_0_arm64" if self.arch == "aarch64" else "macosx_10_12_x86_64"
+            return "macosx_11_0_arm64" if self.arch == "aarch64" else "macosx_10_12_x86_64"
         if self.interpreter is None:
             return f"manylinux_2_17_{self.arch}.manylinux2014_{self.arch}.musllinux_1_1_{self.arch}"
         if self.glibc is None:
@@ -89,6 +89,9 @@ def read(path: Path) -> Program:
         told = subprocess.check_output(["readelf", "-W", "-l", "-d", "-V", stripped], text=True)
     interpreter = re.search(r"interpreter: ([^\]]+)\]", told)
     versions = [tuple(map(int, found)) for found in re.findall(r"GLIBC_(\d+)\.(\d+)", told)]
+    if "GLIBC_ABI_DT_RELR" in told:
+        # Relative relocations that are packed, which earlier loaders refuse.
+        versions.append((2, 36))
     return Program(
         content,
         "linux",

@@ -10,7 +10,8 @@ from .files import ROOT, File, Tree, zipped
 from .program import Program, Refused
 
 SOURCES = ROOT / "clients/python"
-LAUNCHER = '''"""Starts the program of this wheel."""
+# Beside the package: a command needs none of its modules, and the SDK in the folder of a tool has the same name.
+LAUNCHER = '''"""Starts the program of the package `toolcell`."""
 
 import os
 import sys
@@ -18,12 +19,14 @@ from pathlib import Path
 
 
 def main() -> None:
-    program = Path(__file__).with_name("bin") / "toolcell"
+    program = Path(__file__).with_name("toolcell") / "bin/toolcell"
     os.execv(program, ["toolcell", *sys.argv[1:]])
+'''
+MAIN = '''"""Starts the program of this package."""
 
+from toolcell_launcher import main
 
-if __name__ == "__main__":
-    main()
+main()
 '''
 
 
@@ -46,7 +49,9 @@ def metadata(project: dict, version: str) -> str:
         "License-Expression: Apache-2.0",
         "License-File: LICENSE",
         f"Requires-Python: {project['requires-python']}",
-        "Project-URL: Source, https://github.com/toolcell/toolcell",
+        f"Keywords: {','.join(project['keywords'])}",
+        *(f"Classifier: {classifier}" for classifier in project["classifiers"]),
+        *(f"Project-URL: {name}, {url}" for name, url in project["urls"].items()),
         "Description-Content-Type: text/markdown",
     ]
     return "\n".join(lines) + "\n\n" + (SOURCES / "README.md").read_text()
@@ -57,7 +62,8 @@ def pack(version: str, program: Program, installed: Tree, seconds: int, level: i
     project = tomllib.loads((SOURCES / "pyproject.toml").read_text())["project"]
     info, data = f"toolcell-{version}.dist-info", f"toolcell-{version}.data/data"
     tree = package()
-    tree["toolcell/__main__.py"] = File(LAUNCHER.encode())
+    tree["toolcell/__main__.py"] = File(MAIN.encode())
+    tree["toolcell_launcher.py"] = File(LAUNCHER.encode())
     for path, file in installed.items():
         if path.startswith("bin/") or path.startswith("share/toolcell/"):
             tree[f"toolcell/{path}"] = file
@@ -69,7 +75,7 @@ def pack(version: str, program: Program, installed: Tree, seconds: int, level: i
     tree = dict(sorted(tree.items()))
     tree[f"{info}/METADATA"] = File(metadata(project, version).encode())
     tree[f"{info}/WHEEL"] = File(("\n".join(told) + "\n").encode())
-    tree[f"{info}/entry_points.txt"] = File(b"[console_scripts]\ntoolcell = toolcell.__main__:main\n")
+    tree[f"{info}/entry_points.txt"] = File(b"[console_scripts]\ntoolcell = toolcell_launcher:main\n")
     tree[f"{info}/licenses/LICENSE"] = File((ROOT / "LICENSE").read_bytes())
     record = [f"{path},{digest(file.content)},{len(file.content)}" for path, file in tree.items()]
     record.append(f"{info}/RECORD,,")

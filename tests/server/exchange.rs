@@ -139,6 +139,8 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
 fn what_cannot_be_read_runs_nothing() {
     let mut client = Client::of(&["probe#echo"]);
     let many = message(&vec![("one", "echo", "{}"); 129]);
+    // In 16 MiB of JSON there is room for a million calls, which would be read before they are counted.
+    let flood = Value::from(vec![json!({ "name": "" }); 60_000]);
     for (params, why) in [
         (json!({}), "missing field `dialect`"),
         (json!({ "dialect": "openai" }), "takes the message of a model as its arguments"),
@@ -149,6 +151,7 @@ fn what_cannot_be_read_runs_nothing() {
         (json!({ "dialect": "openai", "arguments": 7 }), "not a JSON object"),
         (json!({ "dialect": "openai", "tool": "echo" }), "unknown field `tool`"),
         (asks(&many, "messages"), "the message has 129 calls; send at most 128 at once"),
+        (json!({ "dialect": "mcp", "arguments": flood }), "the frame holds more than 100000 values: send fewer"),
     ] {
         let error = client.request("toolcell/run", params)["error"].clone();
         assert!(error["message"].as_str().unwrap_or_default().contains(why), "{error}");

@@ -1,4 +1,4 @@
-import { Connection, type Handlers, type Pending } from "./connection.js";
+import { after, Connection, type Handlers, type Pending } from "./connection.js";
 import { invalid, type Json, text, ToolcellError } from "./errors.js";
 import { argumentsOf, millis, type Options } from "./options.js";
 import { findProgram } from "./program.js";
@@ -37,7 +37,7 @@ const OWN = ["program", "folder", "environment", "approve", "fill", "onLog", "on
 export interface CallOptions {
   /** Cancels the call. */
   signal?: AbortSignal;
-  /** The program stops the call after so many milliseconds. */
+  /** The program stops each call after so many milliseconds, in which no approval counts. */
   timeoutMs?: number;
   onProgress?: (progress: Progress) => void;
 }
@@ -142,10 +142,12 @@ export class Toolcell {
     const program = findProgram(options.program);
     const environment = { ...process.env, ...options.environment };
     const args = argumentsOf(options, OWN);
-    const connection = new Connection(program, args, options.folder, environment, handlers(options, approve));
+    const within = options.startTimeoutMs === undefined ? START_TIMEOUT_MS : millis("startTimeoutMs", options.startTimeoutMs);
+    const answers = handlers(options, approve);
+    const connection = new Connection(program, args, options.folder, environment, answers, approve === "wait");
     // Without forms, the program leaves approvals to `toolcell approvals`.
     const capabilities = approve === "wait" ? {} : { elicitation: { form: {} } };
-    await connection.greet(capabilities, VERSION, options.startTimeoutMs ?? START_TIMEOUT_MS);
+    await connection.greet(capabilities, VERSION, within);
     return new Toolcell(connection);
   }
 
@@ -218,17 +220,24 @@ export class Toolcell {
     const wall = timeoutMs === undefined ? undefined : millis("timeoutMs", timeoutMs);
     if (signal?.aborted) throw canceled(signal);
     const pending = this.#connection.begin(wanted.method, wanted.params, onProgress, wall);
-    const result = this.#bounded(pending, signal, wall).then(wanted.read);
+    // The program can make the calls of a request one after the other, and each has the time.
+    const limit = wall === undefined ? undefined : wall * wanted.calls + GRACE_MS;
+    const result = this.#bounded(pending, signal, limit).then(wanted.read);
     // The caller may look at the progress alone.
     result.catch(() => {});
     return { result, cancel: () => this.#connection.cancel(pending, canceled(undefined)) };
   }
 
-  async #bounded(pending: Pending, signal: AbortSignal | undefined, wall: number | undefined): Promise<unknown> {
+  async #bounded(pending: Pending, signal: AbortSignal | undefined, limit: number | undefined): Promise<unknown> {
     const abort = () => this.#connection.cancel(pending, canceled(signal));
-    const message = `toolcell did not answer within ${wall} ms; the call was canceled`;
-    const late = () => this.#connection.cancel(pending, new ToolcellError("timeout", "no_answer", message));
-    const timer = wall === undefined ? undefined : setTimeout(late, wall + GRACE_MS);
+    const message = `toolcell did not answer within ${limit} ms; the call was canceled`;
+    const wait = () => (limit === undefined ? undefined : after(limit, late));
+    const late = () => {
+      // The time of a call begins after its approval.
+      if (this.#connection.asks) timer = wait();
+      else this.#connection.cancel(pending, new ToolcellError("timeout", "no_answer", message));
+    };
+    let timer = wait();
     signal?.addEventListener("abort", abort, { once: true });
     try {
       return await pending.answer;

@@ -15,6 +15,7 @@ const STDERR_SHOWN_MAX = 2 << 10;
 /** How long the program gets to end by itself after its input closed, and then after SIGTERM, in milliseconds. */
 const STOP_MS = 3_000;
 const METHOD_NOT_FOUND = -32601;
+const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** What a connection tells its owner. */
 export interface Handlers {
@@ -74,7 +75,14 @@ export class Connection {
   #stderr = "";
   #stopping: Promise<void> | undefined;
 
-  constructor(program: string, args: string[], folder: string | undefined, environment: NodeJS.ProcessEnv, handlers: Handlers) {
+  constructor(
+    program: string,
+    args: string[],
+    folder: string | undefined,
+    environment: NodeJS.ProcessEnv,
+    handlers: Handlers,
+    readonly waits: boolean,
+  ) {
     this.#handlers = handlers;
     // Ctrl-C is for this process: the program is in a group of its own.
     const detached = process.platform !== "win32";
@@ -110,11 +118,11 @@ export class Connection {
     const pending = this.begin("initialize", { protocolVersion: REVISION, capabilities, clientInfo });
     const message = `toolcell did not answer within ${withinMs} ms`;
     const late = () => this.cancel(pending, new ToolcellError("timeout", "start_timeout", message));
-    const timer = setTimeout(late, withinMs);
+    const timer = after(withinMs, late);
     try {
       const answer = await pending.answer;
       const server = isObject(answer) && isObject(answer["serverInfo"]) ? answer["serverInfo"] : {};
-      if (server["name"] !== "toolcell") throw new ToolcellError("host_fault", "protocol_error", "the program is not toolcell");
+      if (server["name"] !== "toolcell") throw new ToolcellError("execution_failed", "answer_unreadable", "the program is not toolcell");
       this.#send({ jsonrpc: "2.0", method: "notifications/initialized" });
     } catch (error) {
       await this.close();
@@ -181,6 +189,11 @@ export class Connection {
     });
     const exited = this.#exited.then(() => true);
     return Promise.race([exited, late]).finally(() => clearTimeout(timer));
+  }
+
+  /** Whether a call may be waiting for a person, which no timeout of a call counts. */
+  get asks(): boolean {
+    return this.waits || this.#questions.size > 0;
   }
 
   get stderr(): string {
@@ -258,7 +271,7 @@ export class Connection {
     const error = message["error"];
     if (!isObject(error)) return pending?.end(message["result"]);
     const failed = ofResponse(error);
-    if (failed.errorClass !== "host_fault") return pending?.fail(failed);
+    if (failed.code !== "host_fault") return pending?.fail(failed);
     pending?.fail(new ToolcellError(failed.errorClass, failed.code, this.#withStderr(failed.message)));
   }
 
@@ -289,9 +302,10 @@ export class Connection {
       return this.#send({ jsonrpc: "2.0", id, error });
     }
     this.#questions.add(id);
-    const no = () => ({ action: "decline" });
-    const result = await this.#handlers.question(params).catch(no);
-    if (this.#questions.delete(id)) this.#send({ jsonrpc: "2.0", id, result });
+    // Also if the answer is one that JSON cannot hold.
+    const no = () => lineOf({ jsonrpc: "2.0", id, result: { action: "decline" } });
+    const line = await this.#handlers.question(params).then((result) => lineOf({ jsonrpc: "2.0", id, result })).catch(no);
+    if (this.#questions.delete(id)) this.#child.stdin?.write(line);
   }
 
   #end(error: ToolcellError): void {
@@ -302,7 +316,7 @@ export class Connection {
   }
 
   #endOfProgram(message: string): ToolcellError {
-    return new ToolcellError("host_fault", "program_ended", this.#withStderr(message));
+    return new ToolcellError("execution_failed", "program_ended", this.#withStderr(message));
   }
 
   /** The message, and why: what the operator of the program is told, who is the caller here. */
@@ -310,6 +324,11 @@ export class Connection {
     const said = this.#stderr.trim().slice(-STDERR_SHOWN_MAX);
     return said ? `${message}; it said:\n${said}` : message;
   }
+}
+
+/** Calls `late` after so many milliseconds. A timer of Node that is to run longer than it can would run at once. */
+export function after(ms: number, late: () => void): NodeJS.Timeout | undefined {
+  return ms <= TIMER_MS_MAX ? setTimeout(late, ms) : undefined;
 }
 
 /** A message as one line. Throws for what JSON cannot hold. */

@@ -64,7 +64,7 @@ export function ofResponse(error: Json): ToolcellError {
   const facts = record["error"];
   if (!isObject(facts)) {
     return error["code"] === INTERNAL_ERROR
-      ? new ToolcellError("host_fault", "internal_error", message)
+      ? new ToolcellError("execution_failed", "host_fault", message)
       : new ToolcellError("invalid_arguments", "request_refused", message);
   }
   const errorClass = text(facts["error_class"]) ?? "invalid_arguments";

@@ -10,16 +10,21 @@ export interface Wanted<T> {
   method: string;
   params: Json;
   read: (answer: unknown) => T;
+  /** How many calls it makes at most. */
+  calls: number;
 }
+
+/** The program makes no more in one request. */
+const CALLS_MAX = 128;
 
 export function tools(format: Format): Wanted<Json[]> {
   const read = (answer: unknown) => list(answer, "tools");
-  if (format === "plain") return { method: "tools/list", params: {}, read };
-  return { method: "toolcell/export", params: { dialect: named(format) }, read };
+  if (format === "plain") return { method: "tools/list", params: {}, read, calls: 1 };
+  return { method: "toolcell/export", params: { dialect: named(format) }, read, calls: 1 };
 }
 
 export function call(name: string, args: unknown): Wanted<Result> {
-  return { method: "tools/call", params: { name, arguments: object(args) }, read: resultOf };
+  return { method: "tools/call", params: { name, arguments: object(args) }, read: resultOf, calls: 1 };
 }
 
 /** A call of a model. */
@@ -39,7 +44,7 @@ export function batch(calls: readonly unknown[]): Wanted<(Result | ToolcellError
   if (dialect !== undefined) return results(calls, dialect, (all) => all);
   const params = { dialect: "mcp", form: "results", arguments: calls.map(byName) };
   const read = (answer: unknown) => counted(list(answer, "results"), calls.length).map(ended);
-  return { method: "toolcell/run", params, read };
+  return { method: "toolcell/run", params, read, calls: calls.length };
 }
 
 /** All calls of a message. */
@@ -47,12 +52,13 @@ export function run(message: unknown, dialect: Dialect | undefined): Wanted<Json
   // A list without calls has no answer in any dialect.
   const spoken = dialect === undefined ? (ofMessage(message) ?? "openai-responses") : named(dialect);
   const params = { dialect: spoken, form: "messages", arguments: message };
-  return { method: "toolcell/run", params, read: (answer) => list(answer, "messages") };
+  return { method: "toolcell/run", params, read: (answer) => list(answer, "messages"), calls: CALLS_MAX };
 }
 
 function results<T>(calls: readonly unknown[], dialect: Dialect, read: (all: Json[]) => T): Wanted<T> {
   const params = { dialect, form: "results", arguments: messageOf(calls, dialect) };
-  return { method: "toolcell/run", params, read: (answer) => read(counted(list(answer, "results"), calls.length)) };
+  const all = (answer: unknown) => read(counted(list(answer, "results"), calls.length));
+  return { method: "toolcell/run", params, read: all, calls: calls.length };
 }
 
 function byName(given: unknown): Json {
@@ -67,7 +73,7 @@ function byName(given: unknown): Json {
 
 function object(args: unknown): Json {
   if (args === undefined) return {};
-  if (!isObject(args)) throw invalid("arguments_not_object", "the arguments are not an object");
+  if (!isObject(args)) throw invalid("arguments_not_an_object", "the arguments are not an object");
   return args;
 }
 
@@ -82,11 +88,11 @@ function ended(answer: unknown): Result | ToolcellError {
 
 function list(answer: unknown, key: string): Json[] {
   const found = isObject(answer) ? answer[key] : undefined;
-  if (!Array.isArray(found)) throw new ToolcellError("host_fault", "protocol_error", `toolcell answered without ${key}`);
+  if (!Array.isArray(found)) throw new ToolcellError("execution_failed", "answer_unreadable", `toolcell answered without ${key}`);
   return found as Json[];
 }
 
 function counted(found: Json[], wanted: number): Json[] {
   if (found.length === wanted) return found;
-  throw new ToolcellError("host_fault", "protocol_error", `toolcell answered with ${found.length} results for ${wanted} calls`);
+  throw new ToolcellError("execution_failed", "answer_unreadable", `toolcell answered with ${found.length} results for ${wanted} calls`);
 }

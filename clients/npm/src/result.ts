@@ -34,7 +34,7 @@ const PREFIX = "toolcell/";
 
 /** The result in an answer to `tools/call`. Throws if the call failed. */
 export function resultOf(answer: unknown): Result {
-  if (!isObject(answer)) throw new ToolcellError("host_fault", "protocol_error", "toolcell answered with what is not a result");
+  if (!isObject(answer)) throw new ToolcellError("execution_failed", "answer_unreadable", "toolcell answered with what is not a result");
   const meta = isObject(answer["_meta"]) ? answer["_meta"] : {};
   const content = (Array.isArray(answer["content"]) ? answer["content"] : []).filter(isObject) as Block[];
   const said = content.filter((block) => block.type === "text").map((block) => String(block["text"] ?? "")).join("\n");

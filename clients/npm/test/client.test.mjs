@@ -26,6 +26,12 @@ async function fails(errorClass, code, made) {
   return caught;
 }
 
+/** Takes the time away that the client waits longer than the program, for one test. */
+function shortened(test) {
+  const timer = globalThis.setTimeout;
+  test.mock.method(globalThis, "setTimeout", (done, ms) => timer(done, ms > 5_000 ? ms - 5_000 : ms));
+}
+
 describe("calls", () => {
   let cell;
   const heard = [];
@@ -56,7 +62,7 @@ describe("calls", () => {
     circle.itself = circle;
     await fails("invalid_arguments", "arguments_not_json", () => cell.call("jq", circle));
     await fails("invalid_arguments", "arguments_not_json", () => cell.call("jq", { input: 1n }));
-    await fails("invalid_arguments", "arguments_not_object", () => cell.call("jq", ["length"]));
+    await fails("invalid_arguments", "arguments_not_an_object", () => cell.call("jq", ["length"]));
     await fails("invalid_arguments", "request_too_large", () => cell.call("jq", { input: "x".repeat(16 << 20) }));
     await fails("invalid_arguments", "arguments_twice", () => cell.call(jq("one"), { input: 1 }, {}));
   });
@@ -166,9 +172,17 @@ describe("calls", () => {
   test("a timeout ends the call", async () => {
     const error = await fails("timeout", "deadline_exceeded", () => cell.call("ticker", LONG, { timeoutMs: 300 }));
     assert.ok(error.invocationId);
+    // Longer than a timer of Node can be.
+    assert.equal((await cell.call("jq", { filter: "1" }, { timeoutMs: 2 ** 32 })).text, "1");
     for (const timeoutMs of [0, -1, Number.NaN]) {
       await fails("invalid_arguments", "option_invalid", () => cell.call("jq", {}, { timeoutMs }));
     }
+  });
+
+  test("the time of a call is not that of its batch", async (test) => {
+    shortened(test);
+    const results = await cell.batch(new Array(40).fill(["ticker", { ticks: 4, interval_ms: 200 }]), { timeoutMs: 2_000 });
+    assert.deepEqual([...new Set(results.map((result) => result.text))], ["4 of 4 ticks"]);
   });
 
   test("many calls share one client", async () => {
@@ -225,6 +239,23 @@ describe("questions", () => {
     assert.equal(await ask(test, { approve: () => edit }), "2");
   });
 
+  test("the time of a call begins after its approval", async (test) => {
+    shortened(test);
+    const config = join(scratch(test), "toolcell.toml");
+    writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
+    const approve = () => sleep(4_000, true);
+    const cell = await Toolcell.start({ tools: [example("jq")], config, approve });
+    assert.equal((await cell.call("jq", { filter: "1" }, { timeoutMs: 2_000 })).text, "1");
+    await cell.close();
+  });
+
+  test("an answer that JSON cannot hold is no answer", async () => {
+    const tools = [example("everything")];
+    const cell = await Toolcell.start({ tools, config: false, fill: () => ({ name: 1n }) });
+    await assert.rejects(cell.call("test_input_required_result_elicitation"), { errorClass: "canceled" });
+    await cell.close();
+  });
+
   test("a form of a tool is no approval", async () => {
     const tool = "test_input_required_result_elicitation";
     const approve = () => assert.fail("a tool cannot ask for an approval");
@@ -249,6 +280,7 @@ describe("programs", () => {
       [{ allowRead: ["a,b"] }, "option_invalid"],
       [{ allowRead: "src" }, "option_invalid"],
       [{ memroy: "1MiB" }, "option_invalid"],
+      [{ startTimeoutMs: Number.POSITIVE_INFINITY }, "option_invalid"],
     ]) {
       await assert.rejects(Toolcell.start(options), { code }, code);
     }

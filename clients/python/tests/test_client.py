@@ -9,11 +9,11 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from .support import SOURCE, example, is_running
 
-from toolcell import Approval, Decision, Progress, Question, Result, Toolcell, ToolcellError
-
+from toolcell import Approval, Decision, Options, Progress, Question, Result, Toolcell, ToolcellError
 
 
 def openai(call_id: str, name: str, arguments: str) -> dict:
@@ -58,7 +58,7 @@ class Calls(unittest.TestCase):
     def test_what_json_cannot_hold_is_not_sent(self) -> None:
         for arguments in ({"input": float("nan")}, {"input": object()}, {"input": "\ud800"}):
             self.fails("invalid_arguments", "arguments_not_json", self.cell.call, "jq", arguments)
-        self.fails("invalid_arguments", "arguments_not_object", self.cell.call, "jq", ["length"])
+        self.fails("invalid_arguments", "arguments_not_an_object", self.cell.call, "jq", ["length"])
         self.fails("invalid_arguments", "request_too_large", self.cell.call, "jq", {"input": "x" * (16 << 20)})
         self.fails("invalid_arguments", "arguments_twice", self.cell.call, jq("one"), {"input": 1})
 
@@ -97,6 +97,9 @@ class Calls(unittest.TestCase):
         block = {"type": "tool_use", "id": "one", "name": "no_such_tool", "input": {}}
         self.assertTrue(self.cell.call(block)["is_error"])
         self.fails("invalid_arguments", "message_unreadable", self.cell.call, {"name": "jq"})
+        circle: list = []
+        circle.append(circle)
+        self.fails("invalid_arguments", "message_unreadable", self.cell.run, circle)
 
     def test_a_message_is_answered_as_a_whole(self) -> None:
         message = {"role": "assistant", "content": None, "tool_calls": [jq("a"), openai("b", "test_image_content", "{}")]}
@@ -176,6 +179,12 @@ class Calls(unittest.TestCase):
         for wrong in (0, -1, float("nan"), "1s"):
             self.fails("invalid_arguments", "option_invalid", self.cell.call, "jq", timeout=wrong)
 
+    def test_the_time_of_a_call_is_not_that_of_its_batch(self) -> None:
+        with mock.patch("toolcell._session.GRACE_S", 0.0):
+            ticks = ("ticker", {"ticks": 4, "interval_ms": 200})
+            results = self.cell.batch([ticks] * 40, timeout=2)
+        self.assertEqual({result.text for result in results}, {"4 of 4 ticks"})
+
     def test_many_threads_share_one_client(self) -> None:
         found = {}
 
@@ -226,6 +235,17 @@ class Questions(unittest.TestCase):
         edit = Decision(True, arguments={"filter": "length", "input": [1, 2]}, note="two")
         self.assertTrue(self.ask(approve=lambda _: edit).startswith("2\n"), "the note is for the caller")
 
+    def test_the_time_of_a_call_begins_after_its_approval(self) -> None:
+        config = Path(self.enterContext(tempfile.TemporaryDirectory())) / "toolcell.toml"
+        config.write_text('[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n')
+
+        def approve(question: Approval) -> bool:
+            time.sleep(4)
+            return True
+
+        with Toolcell(example("jq"), config=config, approve=approve) as cell, mock.patch("toolcell._session.GRACE_S", 0.0):
+            self.assertEqual(cell.call("jq", {"filter": "1"}, timeout=2).text, "1")
+
     def test_wait_leaves_the_answer_to_others(self) -> None:
         self.assertEqual(self.ask(approve="wait", approval_timeout=0.5), ("approval_rejected", "approval_expired"))
         with self.assertRaises(ToolcellError):
@@ -266,6 +286,9 @@ class Programs(unittest.TestCase):
                 pass
             self.assertEqual(caught.exception.code, code, caught.exception)
         self.assertRaises(TypeError, Toolcell, memroy="1MiB")
+        options = Options(deny_read=(folder for folder in ["a"]), config=False)
+        for _ in range(2):
+            self.assertIn("--deny-read=a", options.command("toolcell", []))
         with self.assertRaises(ToolcellError) as caught, Toolcell("no/such/tool.wasm", config=False) as cell:
             cell.tools()
         self.assertIn("no/such/tool.wasm", str(caught.exception))
@@ -304,14 +327,17 @@ class Programs(unittest.TestCase):
             "cell = toolcell.Toolcell(sys.argv[1], config=False)\n"
             "cell.tools()\n"
             "child = os.fork()\n"
-            "if child:\n"
+            "if not child:\n"
+            "    try: cell.tools()\n"
+            "    except toolcell.ToolcellError as error: print(error.code, flush=True)\n"
+            "else:\n"
             "    os.waitpid(child, 0)\n"
             "    print(cell.call('jq', {'filter': '1'}).text)\n"
         )
         environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
         command = [sys.executable, "-c", script, example("jq")]
         ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        self.assertEqual((ran.stdout, ran.stderr), ("1\n", ""))
+        self.assertEqual((ran.stdout, ran.stderr), ("client_forked\n1\n", ""))
 
     def test_an_answer_from_elsewhere_takes_the_question_back(self) -> None:
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -339,6 +365,41 @@ class Programs(unittest.TestCase):
                 with self.assertRaises(ToolcellError) as caught:
                     ended()
                 self.assertEqual(caught.exception.code, "program_ended")
+
+    def test_closing_does_not_wait_for_a_start(self) -> None:
+        silent = Path(self.enterContext(tempfile.TemporaryDirectory())) / "toolcell"
+        silent.write_text("#!/bin/sh\nexec sleep 60\n")
+        silent.chmod(0o755)
+        cell, codes = Toolcell(program=silent), []
+
+        def start() -> None:
+            try:
+                cell.tools()
+            except ToolcellError as error:
+                codes.append(error.code)
+
+        starting = threading.Thread(target=start)
+        starting.start()
+        while cell._session._starting is None:
+            time.sleep(0.01)
+        began = time.monotonic()
+        cell.close()
+        starting.join()
+        self.assertLess(time.monotonic() - began, 15)
+        self.assertEqual(codes, ["client_closed"])
+
+    def test_calls_that_end_together_have_errors_of_their_own(self) -> None:
+        with Toolcell(example("ticker"), config=False) as cell:
+            calls = [cell.submit("ticker", {"ticks": 1000, "interval_ms": 1000}, progress=True) for _ in range(2)]
+            next(calls[0].progress())
+            os.kill(cell._session.connection.pid, signal.SIGKILL)
+            errors = []
+            for call in [*calls, calls[0]]:
+                with self.assertRaises(ToolcellError) as caught:
+                    call.result()
+                errors.append(caught.exception)
+            self.assertEqual(len(set(map(id, errors))), 3)
+            self.assertEqual(len(set(map(str, errors))), 1)
 
     def test_a_program_that_ignores_everything_is_killed(self) -> None:
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

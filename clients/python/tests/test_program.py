@@ -12,6 +12,7 @@ from unittest import mock
 
 from .support import SOURCE
 
+import toolcell
 from toolcell import Options, ToolcellError, _program
 
 PACKAGE = SOURCE / "toolcell"
@@ -67,6 +68,12 @@ class Package(unittest.TestCase):
                     names.append(node.module or "")
                 for name in names:
                     self.assertIn(name.split(".")[0], sys.stdlib_module_names, file)
+
+    def test_the_names_of_the_sdk_lead_to_it(self) -> None:
+        for name in ("tool", "testing"):
+            with self.assertRaisesRegex(ImportError, "the SDK for tools"):
+                exec(f"from toolcell import {name}")
+        self.assertFalse(hasattr(toolcell, "no_such_name"))
 
     def test_options_become_those_of_the_program(self) -> None:
         options = Options(

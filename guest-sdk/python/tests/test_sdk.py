@@ -267,6 +267,13 @@ class Calls(unittest.TestCase):
             toolcell.progress("a")
 
 
+class Names(unittest.TestCase):
+    def test_the_names_of_the_client_lead_to_it(self):
+        with self.assertRaisesRegex(ImportError, "the client for callers"):
+            exec("from toolcell import Toolcell")
+        self.assertFalse(hasattr(toolcell, "no_such_name"))
+
+
 class Builds(unittest.TestCase):
     def project(self, **files):
         folder = tempfile.TemporaryDirectory()

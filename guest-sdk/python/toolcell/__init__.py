@@ -18,6 +18,8 @@ A call runs in a fresh copy of the state that the module had when it was built: 
 the top of a module, because the standard library is not there when the tool runs.
 """
 
+from typing import TYPE_CHECKING
+
 from ._calls import Answer, Callable, call_tool, callable_tools
 from ._configuration import configuration, configured
 from ._context import Context, context
@@ -35,3 +37,16 @@ __all__ = [
     "configuration", "configured", "context", "diff", "fetch", "file", "image", "link", "log", "modify_context",
     "partial_result", "progress", "remember", "remembered", "text", "tool",
 ]
+
+# A type checker would take every name for one of this module.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """Says of a client that is imported here where its package is, which has the same name."""
+        if name in ("Toolcell", "AsyncToolcell", "ToolcellError"):
+            message = (
+                f"toolcell.{name} is in the client for callers, and {__file__} is the SDK for tools: import the client "
+                "in a folder that is not the project of a tool"
+            )
+            raise ImportError(message, name=__name__, path=__file__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

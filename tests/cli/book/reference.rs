@@ -90,7 +90,7 @@ fn errors() -> String {
         .to_owned();
     for class in ErrorClass::ALL {
         let word = serde_json::to_value(class).unwrap();
-        let is_of_class = |origin: &Value| origin["error_class"] == word;
+        let is_of_class = |origin: &Value| origin["from"] == "call" && origin["error_class"] == word;
         let origins = pages.iter().flat_map(|page| page["origins"].as_array().unwrap());
         let Some(origin) = origins.clone().find(|origin| is_of_class(origin)) else { continue };
         let mut exits: Vec<String> =
@@ -112,6 +112,7 @@ fn errors() -> String {
         ("Problems of the plain HTTP API", "http_api"),
         ("Why a call cannot be replayed", "replay"),
         ("Documents that do not fit their schema", "schema_validate"),
+        ("Errors of the clients for Python and JavaScript", "client"),
     ] {
         write!(text, "\n## {title}\n\n").unwrap();
         add_table(&pages, &|known: &Value| known["from"] == origin, &mut text);

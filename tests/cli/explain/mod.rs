@@ -8,12 +8,32 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{example, guest};
-use crate::support::{Toolcell, own_schemas};
+use crate::support::{Toolcell, own_schemas, root};
 
 /// The pages of all codes.
 pub(crate) fn pages() -> Vec<Value> {
     let listed = Toolcell::new(["explain", "--json"]).run().exits(0).json();
     listed["codes"].as_array().unwrap().clone()
+}
+
+/// The class and the code of each error that the clients for Python and JavaScript make.
+fn of_clients() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for folder in ["clients/python/src/toolcell", "clients/npm/src"] {
+        let files = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        for file in files.filter(|path| path.is_file()) {
+            let source = std::fs::read_to_string(&file).unwrap();
+            for rest in source.split("ToolcellError(\"").skip(1) {
+                if let [class, ", ", code, ..] = rest.splitn(4, '"').collect::<Vec<_>>()[..] {
+                    found.push((class.to_owned(), code.to_owned()));
+                }
+            }
+            let invalid = source.split("invalid(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(invalid.map(|code| ("invalid_arguments".to_owned(), code.to_owned())));
+        }
+    }
+    assert!(found.len() > 30, "only {} errors of the clients were found", found.len());
+    found
 }
 
 fn text<'a>(page: &'a Value, field: &str) -> &'a str {
@@ -30,6 +50,8 @@ fn every_code_of_the_sources_has_a_page_and_every_page_a_code() {
     );
     let mut codes: BTreeSet<String> = emitted.codes.keys().cloned().collect();
     let blockers = own_schemas()["common"]["$defs"]["replay_blocker"]["enum"].as_array().unwrap();
+    let clients = of_clients();
+    codes.extend(clients.iter().map(|(_, code)| code.clone()));
     codes.extend(blockers.iter().map(|blocker| blocker.as_str().unwrap().to_owned()));
     let pages = pages();
     let known: BTreeSet<String> = pages.iter().map(|page| text(page, "code").to_owned()).collect();
@@ -39,10 +61,11 @@ fn every_code_of_the_sources_has_a_page_and_every_page_a_code() {
     let unused: Vec<&String> = known.difference(&codes).collect();
     assert!(unused.is_empty(), "no source emits the codes of these pages: {unused:?}");
     let mut wrong = Vec::new();
-    for (class, code) in emitted.classes {
+    let of_host = emitted.classes.into_iter().map(|(class, code)| (json!(class), code));
+    for (class, code) in of_host.chain(clients.into_iter().map(|(class, code)| (json!(class), code))) {
         let page = pages.iter().find(|page| page["code"] == code.as_str()).unwrap();
-        let has = page["origins"].as_array().unwrap().iter().any(|origin| origin["error_class"] == json!(class));
-        wrong.extend((!has).then(|| format!("{code}: {class:?}")));
+        let has = page["origins"].as_array().unwrap().iter().any(|origin| origin["error_class"] == class);
+        wrong.extend((!has).then(|| format!("{code}: {class}")));
     }
     assert!(wrong.is_empty(), "pages without a class that errors of the code have: {wrong:?}");
 }

@@ -19,7 +19,7 @@ from ._pending import Pending
 from ._questions import Approval, Decision, Question, is_policy
 from ._requests import Wanted
 from ._result import Log, Progress, Result
-from ._session import GRACE_S, Session, canceled, late, millis
+from ._session import Deadline, Session, canceled, millis
 from ._shapes import Dialect, Format
 
 T = TypeVar("T")
@@ -31,12 +31,11 @@ OnProgress = Callable[[Progress], Any]
 class AsyncCall(Generic[T]):
     """A call that was started. Awaiting it gives its result; canceling that cancels the call."""
 
-    def __init__(self, connection: Connection, pending: Pending, read: Callable[[Any], T], timeout: Optional[float]):
+    def __init__(self, connection: Connection, pending: Pending, read: Callable[[Any], T], deadline: Deadline):
         self._connection = connection
         self._pending = pending
         self._read = read
-        self._timeout = timeout
-        self._until = None if timeout is None else time.monotonic() + timeout + GRACE_S
+        self._deadline = deadline
         self._changed = asyncio.Event()
         loop = asyncio.get_running_loop()
         pending.waken(functools.partial(_set, loop, self._changed))
@@ -54,11 +53,12 @@ class AsyncCall(Generic[T]):
                     yield update
                 if is_done:
                     return
-                left = None if self._until is None else self._until - time.monotonic()
+                until = self._deadline.until
+                left = None if until is None else until - time.monotonic()
                 try:
                     await asyncio.wait_for(self._changed.wait(), left)
                 except asyncio.TimeoutError:
-                    self._connection.cancel(self._pending, late(self._timeout or 0.0))
+                    self._deadline.passed(self._pending)
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -125,7 +125,7 @@ class AsyncToolcell:
 
     async def close(self) -> None:
         """Cancels the calls that run, and stops the program. Returns when it has ended."""
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._close))
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._session.close))
 
     @property
     def stderr(self) -> str:
@@ -213,7 +213,7 @@ class AsyncToolcell:
         wall = millis(timeout)
         connection = await self._open()
         pending = connection.begin(wanted.method, wanted.params, progress=progress is not None, timeout_ms=wall)
-        return AsyncCall(connection, pending, wanted.read, timeout)
+        return AsyncCall(connection, pending, wanted.read, Deadline(connection, timeout, wanted.calls))
 
     async def _wait(self, call: AsyncCall[T], on_progress: Optional[OnProgress]) -> T:
         try:

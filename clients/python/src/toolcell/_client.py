@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -16,7 +15,7 @@ from ._pending import Pending
 from ._questions import Approval, Decision, Question, is_policy
 from ._requests import Wanted
 from ._result import Log, Progress, Result
-from ._session import GRACE_S, Session, canceled, late, millis
+from ._session import Deadline, Session, canceled, millis
 from ._shapes import Dialect, Format
 
 T = TypeVar("T")
@@ -27,18 +26,17 @@ OnProgress = Callable[[Progress], Any]
 class Call(Generic[T]):
     """A call that was started, and that need not be waited for."""
 
-    def __init__(self, connection: Connection, pending: Pending, read: Callable[[Any], T], timeout: Optional[float]):
+    def __init__(self, connection: Connection, pending: Pending, read: Callable[[Any], T], deadline: Deadline):
         self._connection = connection
         self._pending = pending
         self._read = read
-        self._timeout = timeout
-        self._until = None if timeout is None else time.monotonic() + timeout + GRACE_S
+        self._deadline = deadline
 
     def progress(self) -> Iterator[Progress]:
         """What the tool says of its work, until the call ends; nothing unless the call was started with progress."""
         while True:
-            if not self._pending.wait(self._until):
-                self._connection.cancel(self._pending, late(self._timeout or 0.0))
+            if not self._pending.wait(self._deadline.until):
+                self._deadline.passed(self._pending)
             updates, is_done = self._pending.take()
             yield from updates
             if is_done:
@@ -105,7 +103,7 @@ class Toolcell:
 
     def close(self) -> None:
         """Cancels the calls that run, and stops the program. Returns when it has ended."""
-        self._close()
+        self._session.close()
 
     @property
     def stderr(self) -> str:
@@ -149,8 +147,8 @@ class Toolcell:
 
         By its name: returns a Result, and raises ToolcellError if the call failed. With a call of a model (a tool call of
         OpenAI's APIs, or a tool_use block of Anthropic's): returns what answers it there, also if the call failed, because
-        that is for the model to read. The program stops the call after `timeout` seconds. `on_progress` is called in this
-        thread.
+        that is for the model to read. The program stops the call after `timeout` seconds, in which no approval counts.
+        `on_progress` is called in this thread.
         """
         wanted: Wanted[Any] = _wanted(name, arguments)
         return self._wait(self._start(wanted, timeout, on_progress), on_progress)
@@ -171,6 +169,7 @@ class Toolcell:
     ) -> list[Any]:
         """Makes at most 128 calls: at once where they cannot disturb each other, the others in their order.
 
+        `timeout` is that of each call.
         A call is (name, arguments), or a call of a model. The results have the order of the calls; that of a call by name
         is a Result, or a ToolcellError, which is not raised.
         """
@@ -193,7 +192,7 @@ class Toolcell:
         wall = millis(timeout)
         connection = self._session.open()
         pending = connection.begin(wanted.method, wanted.params, progress=progress is not None, timeout_ms=wall)
-        return Call(connection, pending, wanted.read, timeout)
+        return Call(connection, pending, wanted.read, Deadline(connection, timeout, wanted.calls))
 
     def _wait(self, call: Call[T], on_progress: Optional[OnProgress]) -> T:
         try:

@@ -49,10 +49,17 @@ class Connection:
     """A running program. It is not started again: a call that it did not answer may have had an effect."""
 
     def __init__(
-        self, command: list[str], folder: Optional[str], environment: Mapping[str, str], handlers: Handlers
+        self,
+        command: list[str],
+        folder: Optional[str],
+        environment: Mapping[str, str],
+        handlers: Handlers,
+        waits: bool,
     ) -> None:
         self._handlers = handlers
-        self._lock = threading.Lock()
+        self._waits = waits
+        # Reentrant, because a client that is collected is closed wherever a thread of the connection is.
+        self._lock = threading.RLock()
         self._pending: dict[int, Pending] = {}
         # The questions that are not answered. The program takes back those that do not matter any more.
         self._questions: set[Any] = set()
@@ -82,7 +89,7 @@ class Connection:
             answer = pending.outcome()
             server = answer.get("serverInfo") if isinstance(answer, dict) else None
             if not isinstance(server, dict) or server.get("name") != "toolcell":
-                raise ToolcellError("host_fault", "protocol_error", "the program is not toolcell")
+                raise ToolcellError("execution_failed", "answer_unreadable", "the program is not toolcell")
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         except BaseException:
             self.close()
@@ -92,6 +99,10 @@ class Connection:
         self, method: str, params: Mapping[str, Any], *, progress: bool = False, timeout_ms: Optional[int] = None
     ) -> Pending:
         """Sends a request. Raises ToolcellError if it cannot be sent."""
+        if self.is_foreign:
+            # The threads that write and read are not in a fork: its request would wait for ever.
+            message = "the program belongs to the process that started it; make a client in this one, after the fork"
+            raise ToolcellError("setup_required", "client_forked", message)
         with self._lock:
             self._number += 1
             pending = Pending(self._number)
@@ -124,8 +135,7 @@ class Connection:
 
     def close(self) -> None:
         """Cancels the calls that run, and stops the program. Returns when it has ended."""
-        if os.getpid() != self._owner:
-            # A fork of this process, which ends: the program is not its own.
+        if self.is_foreign:
             return
         error = ToolcellError("canceled", "client_closed", "the client was closed")
         with self._lock:
@@ -153,6 +163,17 @@ class Connection:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this process is a fork of the one that started the program."""
+        return os.getpid() != self._owner
+
+    @property
+    def asks(self) -> bool:
+        """Whether a call may be waiting for a person, which no timeout of a call counts."""
+        with self._lock:
+            return self._waits or bool(self._questions)
 
     @property
     def stderr(self) -> str:
@@ -212,7 +233,7 @@ class Connection:
             code = None
         self._hearing.join(_STOP_S)
         ended = why or f"toolcell has ended{'' if code is None else f' with exit code {code}'}"
-        return ToolcellError("host_fault", "program_ended", self._with_stderr(ended))
+        return ToolcellError("execution_failed", "program_ended", self._with_stderr(ended))
 
     def _with_stderr(self, message: str) -> str:
         """The message, and why: what the operator of the program is told, who is the caller here."""
@@ -252,7 +273,7 @@ class Connection:
             error = message.get("error")
             if isinstance(error, dict):
                 failed = of_response(error)
-                if failed.error_class == "host_fault":
+                if failed.code == "host_fault":
                     failed.message = self._with_stderr(failed.message)
                 pending.fail(failed)
             else:

@@ -75,7 +75,7 @@ def of_response(error: Mapping[str, Any]) -> ToolcellError:
     facts = record.get("error")
     if not isinstance(facts, dict):
         if error.get("code") == _INTERNAL_ERROR:
-            return ToolcellError("host_fault", "internal_error", message)
+            return ToolcellError("execution_failed", "host_fault", message)
         return ToolcellError("invalid_arguments", "request_refused", message)
     retry = facts.get("retry")
     return ToolcellError(

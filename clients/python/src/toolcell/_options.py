@@ -80,11 +80,16 @@ class Options:
     environment: Optional[Mapping[str, str]] = None
     """Variables to set for the program, beside those of this process."""
 
+    def __post_init__(self) -> None:
+        # An iterator has its items once, and the program may be started twice: what is denied must not be lost.
+        for name in _LISTS:
+            object.__setattr__(self, name, tuple(_items(name, getattr(self, name))))
+
     def command(self, program: str, tools: Iterable[PathLike]) -> list[str]:
         """The command that starts the program. Raises ToolcellError for what it cannot say."""
         arguments = [program, "mcp"]
         for name in _LISTS:
-            arguments += [f"{_option(name)}={_item(name, item)}" for item in _items(name, getattr(self, name))]
+            arguments += [f"{_option(name)}={_item(name, item)}" for item in getattr(self, name)]
         for name in _VALUES:
             value = getattr(self, name)
             if value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import deque
@@ -83,5 +84,7 @@ class Pending:
         """The answer. Raises the error if there is one."""
         with self._changed:
             if self._error is not None:
-                raise self._error
+                # Another object, because an exception that is raised again collects tracebacks, and all requests of a
+                # program that has ended have the same one.
+                raise copy.copy(self._error)
             return self._answer

@@ -13,6 +13,8 @@ from ._shapes import Dialect, Format
 
 T = TypeVar("T")
 
+# The program makes no more in one request.
+_CALLS_MAX = 128
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Wanted(Generic[T]):
     method: str
     params: dict[str, Any]
     read: Callable[[Any], T]
+    calls: int = 1
+    """How many calls it makes at most."""
 
 
 def tools(format: Format) -> Wanted[list[dict[str, Any]]]:
@@ -58,9 +62,13 @@ def batch(calls: Sequence[Any]) -> Wanted[list[Any]]:
     count = len(written)
     if dialect is not None:
         params = {"dialect": dialect, "form": "results", "arguments": _shapes.message_of(written, dialect)}
-        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count))
+        return Wanted("toolcell/run", params, lambda answer: _count(_list(answer, "results"), count), count)
     params = {"dialect": "mcp", "form": "results", "arguments": [_named(one) for one in written]}
-    return Wanted("toolcell/run", params, lambda answer: [_ended(one) for one in _count(_list(answer, "results"), count)])
+
+    def ended(answer: Any) -> list[Any]:
+        return [_ended(one) for one in _count(_list(answer, "results"), count)]
+
+    return Wanted("toolcell/run", params, ended, count)
 
 
 def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]]:
@@ -69,7 +77,7 @@ def run(message: Any, dialect: Optional[Dialect]) -> Wanted[list[dict[str, Any]]
     # A list without calls has no answer in any dialect.
     spoken = _shapes.named(dialect) if dialect is not None else _shapes.of_message(written) or "openai-responses"
     params = {"dialect": spoken, "form": "messages", "arguments": written}
-    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"))
+    return Wanted("toolcell/run", params, lambda answer: _list(answer, "messages"), _CALLS_MAX)
 
 
 def _named(one: Any) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def _arguments(arguments: Any) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, Mapping):
         message = f"the arguments are not a mapping: {type(arguments).__name__}"
-        raise ToolcellError("invalid_arguments", "arguments_not_object", message)
+        raise ToolcellError("invalid_arguments", "arguments_not_an_object", message)
     return dict(arguments)
 
 
@@ -100,12 +108,12 @@ def _ended(answer: Any) -> Union[Result, ToolcellError]:
 def _list(answer: Any, key: str) -> list[dict[str, Any]]:
     found = answer.get(key) if isinstance(answer, dict) else None
     if not isinstance(found, list):
-        raise ToolcellError("host_fault", "protocol_error", f"toolcell answered without {key}")
+        raise ToolcellError("execution_failed", "answer_unreadable", f"toolcell answered without {key}")
     return found
 
 
 def _count(found: list[dict[str, Any]], wanted: int) -> list[dict[str, Any]]:
     if len(found) != wanted:
         message = f"toolcell answered with {len(found)} results for {wanted} calls"
-        raise ToolcellError("host_fault", "protocol_error", message)
+        raise ToolcellError("execution_failed", "answer_unreadable", message)
     return found

@@ -55,7 +55,7 @@ class Log:
 def result_of(answer: Any) -> Result:
     """The result in an answer to `tools/call`. Raises ToolcellError if the call failed."""
     if not isinstance(answer, dict):
-        raise ToolcellError("host_fault", "protocol_error", "toolcell answered with what is not a result")
+        raise ToolcellError("execution_failed", "answer_unreadable", "toolcell answered with what is not a result")
     meta: Mapping[str, Any] = answer.get("_meta") or {}
     content = [block for block in answer.get("content") or [] if isinstance(block, dict)]
     text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")

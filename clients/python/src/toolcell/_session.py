@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
@@ -11,6 +12,7 @@ from . import _program
 from ._connection import Connection, Handlers
 from ._errors import ToolcellError
 from ._options import Options, PathLike
+from ._pending import Pending
 from ._questions import Approval, Question, asked, decided, filled
 from ._result import Log
 
@@ -44,8 +46,10 @@ class Session(Handlers):
         self._on_log = on_log
         self._on_tools_changed = on_tools_changed
         self._start_timeout = start_timeout
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
         self._connection: Optional[Connection] = None
+        # One that has not answered yet, so that `close` need not wait for it.
+        self._starting: Optional[Connection] = None
         self._is_closed = False
 
     def open(self) -> Connection:
@@ -56,10 +60,16 @@ class Session(Handlers):
             if self._connection is None:
                 command = self._options.command(_program.find(self._program), self._tools)
                 folder = None if self._options.folder is None else os.fspath(self._options.folder)
-                connection = Connection(command, folder, self._options.variables(), self)
+                connection = Connection(command, folder, self._options.variables(), self, self._waits)
+                self._starting = connection
+                if self._is_closed:
+                    connection.close()
                 # Without forms, the program leaves approvals to `toolcell approvals`.
                 capabilities: dict[str, Any] = {} if self._waits else {"elicitation": {"form": {}}}
-                connection.greet(capabilities, VERSION, self._start_timeout)
+                try:
+                    connection.greet(capabilities, VERSION, self._start_timeout)
+                finally:
+                    self._starting = None
                 self._connection = connection
             return self._connection
 
@@ -68,8 +78,14 @@ class Session(Handlers):
         return self._connection
 
     def close(self) -> None:
+        self._is_closed = True
+        starting = self._starting or self._connection
+        if starting is not None:
+            if starting.is_foreign:
+                # A fork, which ends: the program is not its own, and a thread that is not there may hold the lock.
+                return
+            starting.close()
         with self._opening:
-            self._is_closed = True
             if self._connection is not None:
                 self._connection.close()
 
@@ -100,9 +116,24 @@ def millis(timeout: Optional[float]) -> Optional[int]:
     return max(1, round(timeout * 1000))
 
 
-def late(timeout: float) -> ToolcellError:
-    message = f"toolcell did not answer within {timeout:g} s; the call was canceled"
-    return ToolcellError("timeout", "no_answer", message)
+class Deadline:
+    """When a client gives up on a program that does not end its calls in time by itself."""
+
+    def __init__(self, connection: Connection, timeout: Optional[float], calls: int) -> None:
+        self._connection = connection
+        # The program can make the calls of a request one after the other, and each has the time.
+        self._after = None if timeout is None else timeout * calls + GRACE_S
+        self.until = None if self._after is None else time.monotonic() + self._after
+
+    def passed(self, pending: Pending) -> None:
+        """Gives up, unless a user is being asked: the time of a call begins after its approval."""
+        if self._after is None:
+            return
+        if self._connection.asks:
+            self.until = time.monotonic() + self._after
+            return
+        message = f"toolcell did not answer within {self._after:g} s; the call was canceled"
+        self._connection.cancel(pending, ToolcellError("timeout", "no_answer", message))
 
 
 def canceled() -> ToolcellError:

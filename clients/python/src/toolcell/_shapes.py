@@ -22,13 +22,20 @@ _BY_TYPE: dict[str, Dialect] = {
 
 def plain(value: Any) -> Any:
     """The value as JSON has it: the packages of OpenAI and Anthropic make objects with `model_dump`."""
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise unreadable("it is nested too deep, or holds itself") from None
+
+
+def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     return value
 
 

@@ -32,8 +32,8 @@ impl<'a> Outline<'a> {
     ///
     /// # Errors
     ///
-    /// Fails for more than 100,000 values beside the arguments of a call, or for a duplicate key that the outline
-    /// reads.
+    /// Fails for more than 100,000 values beside the arguments of a `tools/call`, or for a duplicate key that the
+    /// outline reads.
     pub(super) fn of(text: &'a [u8]) -> Result<Option<Self>, Unread> {
         let mut cursor = Cursor { text, at: 0, values: 1 };
         let mut outline = Self { text, id: None, method: None, arguments: None };
@@ -72,8 +72,11 @@ impl<'a> Outline<'a> {
             Some(())
         });
         let values = match whole {
-            // The arguments are not parsed with the frame; too many values in them are refused with a record.
-            Some(()) if outline.arguments().is_some() => cursor.values,
+            // The arguments of one call are not parsed with the frame; too many values in them are refused with a
+            // record. A message of a model has no record, and each of its values can become a call.
+            Some(()) if outline.arguments().is_some() && !(outline.is(RUN) && guard!("message_values")) => {
+                cursor.values
+            }
             Some(()) => cursor.values + argument_values,
             None => values(text),
         };

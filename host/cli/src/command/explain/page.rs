@@ -31,6 +31,8 @@ pub(super) enum Origin {
     Replay,
     /// `toolcell schema validate`.
     Document,
+    /// The clients for Python and JavaScript: an error of this class, which is no call's.
+    Client(ErrorClass),
 }
 
 impl Page {
@@ -46,7 +48,9 @@ impl Page {
 
     /// Whether an error of `class` can have the code.
     pub(super) fn has(&self, class: ErrorClass) -> bool {
-        self.origins.contains(&Origin::Call(class))
+        self.origins
+            .iter()
+            .any(|origin| matches!(origin, Origin::Call(known) | Origin::Client(known) if *known == class))
     }
 
     /// The page as rows of a label and a text.
@@ -84,7 +88,7 @@ impl Origin {
             Self::Replay if code == "canceled_now" => Some(Exit::Canceled),
             Self::Replay => Some(Exit::Refused),
             Self::Document => Some(Exit::BadRequest),
-            Self::Api(_) => None,
+            Self::Api(_) | Self::Client(_) => None,
         }
     }
 
@@ -96,14 +100,14 @@ impl Origin {
                     true => "; a repetition does no harm if the tool changed nothing that lasts",
                     false => "",
                 };
-                vec![
-                    ("class", format!("{} ({})", name(class), spec_id(class))),
-                    ("retry", format!("{}{retry}", retry_words(error.recoverability))),
-                ]
+                vec![("class", with_id(class)), ("retry", format!("{}{retry}", retry_words(error.recoverability)))]
             }
             Self::Api(status) => vec![("HTTP API", format!("status {status}"))],
             Self::Replay => vec![("printed by", "toolcell replay".to_owned())],
             Self::Document => vec![("printed by", "toolcell schema validate".to_owned())],
+            Self::Client(class) => {
+                vec![("class", with_id(class)), ("raised by", "the clients for Python and JavaScript".to_owned())]
+            }
         }
     }
 
@@ -125,6 +129,9 @@ impl Origin {
             Self::Api(status) => json!({ "from": "http_api", "exit_code": null, "http_status": status }),
             Self::Replay => json!({ "from": "replay", "exit_code": exit_code }),
             Self::Document => json!({ "from": "schema_validate", "exit_code": exit_code }),
+            Self::Client(class) => {
+                json!({ "from": "client", "exit_code": exit_code, "error_class": class, "spec_id": spec_id(class) })
+            }
         }
     }
 }
@@ -138,6 +145,10 @@ pub(super) fn name(class: ErrorClass) -> String {
 pub(super) fn spec_id(class: ErrorClass) -> String {
     let at = ErrorClass::ALL.iter().position(|known| *known == class).unwrap_or_default();
     format!("AT-EC-{:02}", at + 1)
+}
+
+fn with_id(class: ErrorClass) -> String {
+    format!("{} ({})", name(class), spec_id(class))
 }
 
 fn retry_words(recoverability: Recoverability) -> &'static str {

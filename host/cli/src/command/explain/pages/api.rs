@@ -2,7 +2,7 @@
 
 use toolcell_core::record::ErrorClass::*;
 
-use crate::command::explain::page::Origin::{Api, Call, Replay};
+use crate::command::explain::page::Origin::{Api, Call, Client, Replay};
 use crate::command::explain::page::Page;
 
 pub(super) const PAGES: &[Page] = &[
@@ -127,7 +127,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         code: "batch_invalid",
-        origins: &[Api(422)],
+        origins: &[Api(422), Client(InvalidArguments)],
         means: "The batch cannot be read.",
         cause: "A line is not valid, an id is duplicate, or a dependency is unknown.",
         remedy: "Correct the line that the message names.",

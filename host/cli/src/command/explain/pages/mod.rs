@@ -2,6 +2,7 @@
 
 mod api;
 mod calling;
+mod clients;
 mod components;
 mod install;
 mod policy;
@@ -11,8 +12,16 @@ mod running;
 use super::page::Page;
 
 /// All pages, by area.
-const AREAS: [&[Page]; 7] =
-    [calling::PAGES, policy::PAGES, running::PAGES, components::PAGES, api::PAGES, install::PAGES, replay::PAGES];
+const AREAS: [&[Page]; 8] = [
+    calling::PAGES,
+    policy::PAGES,
+    running::PAGES,
+    components::PAGES,
+    api::PAGES,
+    install::PAGES,
+    replay::PAGES,
+    clients::PAGES,
+];
 
 /// All pages, in alphabetical order of their codes.
 pub(super) fn all() -> Vec<&'static Page> {
