@@ -7,16 +7,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
+use super::super::make::Job;
 use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::{File, Language};
-
-pub(super) struct C;
+use super::File;
+use super::fetched::{Fetched, every_name, nothing};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
 pub(in super::super) static ZIG: Room = Room {
@@ -67,50 +63,21 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-impl Language for C {
-    fn name(&self) -> &'static str {
-        "c"
-    }
-
-    fn title(&self) -> &'static str {
-        "C"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["tool.c"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        local_files(sdk, &["c"])
-    }
-
-    fn sdk(&self) -> &'static [File] {
-        SDK
-    }
-
-    fn test_command(&self) -> &'static str {
-        "make test"
-    }
-
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![&ZIG]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["target"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(self, dir, settings, &compile, say)
-    }
-}
+pub(super) static C: Fetched = Fetched {
+    name: "c",
+    title: "C",
+    marks: &["tool.c"],
+    tool: TOOL,
+    local_files: |sdk| local_files(sdk, &["c"]),
+    refuses_name: every_name,
+    sdk: SDK,
+    test_command: "make test",
+    room: &ZIG,
+    made_beside: &["./target"],
+    steering: &[],
+    beside: nothing,
+    compile,
+};
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
