@@ -58,6 +58,7 @@ pub(super) static GO: Fetched = Fetched {
         "guest-sdk/go/http.go",
         "guest-sdk/go/http_wasip1.go",
         "guest-sdk/go/runtime_wasip1.s",
+        "guest-sdk/go/schema.go",
         "guest-sdk/go/toolcell.go",
     ],
     test_command: "make test",
