@@ -58,6 +58,10 @@ fn failures(place: &Path) {
     assert_eq!(error(&fail("own")), ("invalid_arguments", "not_found"));
     assert_eq!(error(&fail("exit")), ("execution_failed", "exit"));
     assert_eq!(error(&fail("other")).0, "schema_validation_failed");
+    // Text that is no UTF-8, and fields of another type, end no call as a crash.
+    let bytes = fail("bytes");
+    assert_eq!(bytes["result"]["error"]["message"], "a\u{fffd}o", "{bytes:#}");
+    assert_eq!(fail("text")["result"]["content"][0]["text"], "a\u{fffd}o");
     // A check runs before the decision, with no file.
     let refused = call(place, "write", &json!({ "path": "x", "words": [""] }), &[]);
     assert_eq!(error(&refused).1, "unusable_value", "{refused:#}");

@@ -40,6 +40,7 @@ const SDK: &[File] = files![
     "guest-sdk/typescript/schema.js",
     "guest-sdk/typescript/testing.d.ts",
     "guest-sdk/typescript/testing.js",
+    "guest-sdk/typescript/text.js",
     "guest-sdk/typescript/toolchain/package-lock.json",
     "guest-sdk/typescript/toolchain/package.json",
     "guest-sdk/typescript/toolkit.js",
