@@ -75,6 +75,12 @@ pub(super) trait Language: Sync {
         Vec::new()
     }
 
+    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part that is not there.
+    /// Runs no program in that folder.
+    fn fetches(&self, search: &Search) -> Vec<String> {
+        room::missing(&self.rooms(search), search)
+    }
+
     /// Everything that decides what a build of the project in `dir` makes. Its digest is what the user agrees to.
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
@@ -169,9 +175,9 @@ impl Lang {
         self.0.survey(search)
     }
 
-    /// What a build would fetch now: a sentence for each part that is not in the cache.
+    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part.
     pub fn fetches(self, search: &Search) -> Vec<String> {
-        self.0.rooms(search).into_iter().filter(|room| !room.is_ready(search)).map(Room::sentence).collect()
+        self.0.fetches(search)
     }
 
     pub(super) fn scope(self, dir: &Path) -> Scope {
