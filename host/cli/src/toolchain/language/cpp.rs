@@ -8,8 +8,8 @@ use super::super::Say;
 use super::super::make::Job;
 use super::super::sdk::files;
 use super::File;
-use super::c::{REACTOR, STRIPPED, WORLD, ZIG, include, local_files, project_sources, sdk_sources, zig};
-use super::fetched::{Fetched, every_name, nothing};
+use super::c::{REACTOR, STRIPPED, WORLD, ZIG, include, included, local_files, project_sources, sdk_sources, zig};
+use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
     ("tool.cpp", include_str!("../template/cpp/tool.cpp")),
@@ -32,7 +32,7 @@ pub(super) static CPP: Fetched = Fetched {
     room: &ZIG,
     made_beside: &["./target"],
     steering: &[],
-    beside: nothing,
+    beside: |dir| included(dir, "cpp"),
     compile,
 };
 

@@ -36,7 +36,7 @@ pub(super) fn every_name(_: &str) -> Option<&'static str> {
     None
 }
 
-/// Of a language whose builds read no other folder.
+/// Of a language whose builds read the project alone.
 pub(super) fn nothing(_: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
@@ -120,6 +120,32 @@ mod tests {
         }
         for language in [&c::C, &cpp::CPP, &zig::LANGUAGE, &go::GO] {
             assert_eq!(sources(language, dir.path()), [path("deep/target/table")], "{}", language.name);
+        }
+    }
+
+    #[test]
+    fn headers_beside_the_project_count_with_those_that_they_include() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let dir = place.join("tool");
+        let tool =
+            "#include \"toolcell.h\"\n#include <stdio.h>\n # include \"deep/own.h\"\n#include \"../shared/a.h\"\n";
+        for (name, text) in [
+            ("tool/tool.c", tool),
+            ("tool/tool.cpp", tool),
+            ("tool/deep/own.h", "#include <../shared/c.h>\n#include \"own.h\"\n"),
+            ("shared/a.h", "#pragma once\n#include \"b.h\"\n"),
+            ("shared/b.h", "#include \"a.h\"\n#include \"/none/x.h\"\n"),
+            ("shared/c.h", ""),
+            ("shared/other.h", ""),
+        ] {
+            write(&place.join(name), text).unwrap();
+        }
+        for language in [&c::C, &cpp::CPP] {
+            let found = sources(language, &dir);
+            let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
+            let expected = ["a.h", "b.h", "c.h"].map(|name| place.join("shared").join(name));
+            assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
         }
     }
 

@@ -85,7 +85,10 @@ pub(super) trait Language: Sync {
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.folders.insert(dir.to_owned());
-        scope.folders.extend(self.beside(dir));
+        for place in self.beside(dir) {
+            let places = if place.is_dir() { &mut scope.folders } else { &mut scope.files };
+            places.insert(place);
+        }
         scope.skipped.insert(dir.join(OUTPUT));
         for name in self.made_beside() {
             match name.strip_prefix("./") {
@@ -99,7 +102,7 @@ pub(super) trait Language: Sync {
         scope
     }
 
-    /// Folders elsewhere that a build of the project in `dir` reads.
+    /// Folders and files elsewhere that a build of the project in `dir` reads.
     fn beside(&self, dir: &Path) -> Vec<PathBuf> {
         let _ = dir;
         Vec::new()
