@@ -86,7 +86,11 @@ fn a_tool_in_python_reports_fails_and_reaches_what_was_granted() {
 
     // An error of the author has its place, and no line of the SDK's own.
     std::fs::write(&source, "from toolcell import tool\n\n@tool\ndef count(text):\n    \"\"\"Counts.\"\"\"\n").unwrap();
+    let (copy, sdk) = (place.join("every/toolcell/_errors.py"), root().join("guest-sdk/python/toolcell/_errors.py"));
+    std::fs::write(&copy, "of another version").unwrap();
     let broken = with_toolchain(&place, &["build", "every"]).run().exits(2).stderr;
+    let [copy, sdk] = [copy, sdk].map(|file| std::fs::read_to_string(file).unwrap());
+    assert_eq!(copy, sdk, "tests of the project use the SDK of the build");
     assert!(broken.contains("count: the parameter text has no type"), "{broken}");
 }
 

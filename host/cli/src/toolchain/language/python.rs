@@ -40,6 +40,9 @@ const SDK: &[File] = sdk::files![
     "guest-sdk/python/wit/io.wit",
 ];
 
+/// The SDK's package, and the folder of a project that has its copy.
+const PACKAGE: &str = "toolcell";
+
 /// The wheels of each platform that toolcell runs on.
 const REQUIREMENTS: &str = "componentize-py==0.25.1 \
     --hash=sha256:8623cd8cab8453cb0cd8bf03f3c7103420d06f2f3d360186a280a70a1ca5e89f \
@@ -62,6 +65,10 @@ fn set_up(room: &SetUp, say: Say) -> Result<()> {
 }
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    // A link leads to a copy that is not the project's own.
+    if !job.dir.join(PACKAGE).is_symlink() {
+        job.refresh(local_files(job.sdk)?)?;
+    }
     say("making the component, which takes 10 to 30 s");
     let component = job.work.join("component.wasm");
     // Isolated from the user's site packages and variables, so that the same sources make the same component; -B, because
@@ -77,7 +84,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 /// A copy of the package, because editors and type checkers follow no link that only Python resolves.
 fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
     let inside = SDK.iter().filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
-    let package = inside.filter(|(path, _)| path.starts_with("toolcell/"));
+    let package = inside.filter(|(path, _)| Path::new(path).starts_with(PACKAGE));
     Ok(package.map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
 }
 
@@ -88,11 +95,11 @@ pub(super) static PYTHON: Fetched = Fetched {
     tool: TOOL,
     local_files,
     // The test imports the package of this name from the project's folder.
-    refuses_name: |name| (name == "toolcell").then_some("it is the name of the SDK"),
+    refuses_name: |name| (name == PACKAGE).then_some("it is the name of the SDK"),
     sdk: SDK,
     test_command: "python3 -m unittest",
     room: &COMPONENTIZE,
-    made_beside: &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "toolcell"],
+    made_beside: &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", PACKAGE],
     steering: &[],
     beside: nothing,
     compile,

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use super::super::Say;
 use super::super::build::quoted;
 use super::super::make::Job;
-use super::super::project;
 use super::super::room::Room;
 use super::super::sdk::files;
 use super::File;
@@ -129,16 +128,10 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     Ok(component)
 }
 
-/// Replaces those of another version of toolcell, so that tests use the SDK of the build.
+/// The local files, and where tests find the toolchain.
 fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
     let place = toolchain.to_str().with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
     texts.push((format!("{LOCAL}/toolchain"), format!("{place}\n")));
-    for (name, text) in texts {
-        let file = job.dir.join(name);
-        if std::fs::read_to_string(&file).ok().as_deref() != Some(text.as_str()) {
-            project::write(&file, &text)?;
-        }
-    }
-    Ok(())
+    job.refresh(texts)
 }
