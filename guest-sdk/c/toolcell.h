@@ -232,6 +232,8 @@ typedef struct {
     const char *value;
 } toolcell_header;
 
+#define TOOLCELL_BODY_LIMIT ((size_t)1 << 20)
+
 typedef struct {
     const char *method; /* NULL: GET */
     const char *url;    /* absolute, `http` or `https` */
@@ -239,7 +241,7 @@ typedef struct {
     size_t header_count;
     const void *body; /* NULL: none */
     size_t body_length;
-    size_t limit; /* maximum size of the response's body, in bytes */
+    size_t limit; /* maximum size of the response's body, in bytes; 0: TOOLCELL_BODY_LIMIT */
 } toolcell_request;
 
 typedef struct {

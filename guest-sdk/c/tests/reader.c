@@ -100,6 +100,8 @@ static void what_the_host_of_tests_gives(void) {
     assert(strcmp(toolcell_test_call("host", "{}").text, "\"abc\"") == 0);
     toolcell_test_response(200, "abcd");
     assert(toolcell_test_call("host", "{}").error == TOOLCELL_RESULT_TOO_LARGE);
+    toolcell_request unlimited = {.url = "http://a.example/"};
+    assert(toolcell_send(&unlimited).error == TOOLCELL_HTTP_OK);
     toolcell_test_cancel(TOOLCELL_USER_INTERRUPTION);
     assert(strcmp(toolcell_test_call("host", "{}").text, "stopped after 1") == 0);
     toolcell_test_begin();
