@@ -316,9 +316,18 @@ class Builds(unittest.TestCase):
             ({"pyproject_dot_toml": "["}, "pyproject.toml: "),
             ({"pyproject_dot_toml": "[tool.toolcell]"}, "name the project"),
             ({"pyproject_dot_toml": "[project]\nname='a'\n[tool.toolcell]\nmain='a'"}, "has no main"),
+            ({"pyproject_dot_toml": "tool = 1"}, "tool is not a table"),
+            ({"pyproject_dot_toml": "[tool]\ntoolcell = 'a'"}, "toolcell is not a table"),
+            ({"pyproject_dot_toml": "[project]\nname=['a']"}, "name the project"),
+            ({"pyproject_dot_toml": "[project]\nname='a'\n[tool.toolcell]\nmodule=1"}, "1 is no name of a module"),
             ({"pyproject_dot_toml": "[project]\nname='a'"}, "there is no module tool"),
             ({"pyproject_dot_toml": "[project]\nname='a'", "tool_dot_py": "def ("}, "tool.py:1: "),
         ]:
             with self.assertRaisesRegex(build.Refused, words):
                 place = self.project(**files)
                 build.build(place, place, place, place / "out", place)
+
+    def test_a_source_has_the_encoding_that_it_declares(self):
+        place = self.project(tool_dot_py="") / "tool.py"
+        place.write_bytes(b"# coding: latin-1\nname = '\xe4'\n")
+        self.assertEqual(build.text_of(place), "# coding: latin-1\nname = 'ä'\n")
