@@ -46,7 +46,7 @@ export function toRecord(thrown) {
 /** Some objects have no text, and an exception here would be a crash instead of a failure. */
 function said(thing) {
   try {
-    return wellFormed(String(thing));
+    return wellFormed(thing);
   } catch {
     return 'what was thrown has no text';
   }

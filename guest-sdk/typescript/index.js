@@ -11,13 +11,13 @@ export { files } from './files.js';
 
 export function progress(update, percent) {
   const said = typeof update === 'string' ? { message: update, percent } : update;
-  host.report(said.message === undefined ? said : { ...said, message: wellFormed(said.message) });
+  host.report(said.message == null ? said : { ...said, message: wellFormed(said.message) });
 }
 
 export const partialResult = (content) => host.partialResult(toJson(content));
 
 const line = (level) => (message, fields) =>
-  host.log(level, wellFormed(String(message)), fields === undefined ? undefined : toJson(fields));
+  host.log(level, wellFormed(message), fields === undefined ? undefined : toJson(fields));
 
 export const log = /* @__PURE__ */ Object.freeze({
   trace: line('trace'),

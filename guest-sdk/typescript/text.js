@@ -1,6 +1,6 @@
 // Text for the host: UTF-8 has no lone surrogates, and one in the JSON of an answer would make all of it unreadable.
 
-export const wellFormed = (text) => (text.isWellFormed() ? text : text.toWellFormed());
+export const wellFormed = (thing) => String(thing).toWellFormed();
 
 /** As JSON.stringify, which writes a lone surrogate as an escape; a backslash of the text itself is two. */
 export function toJson(value) {

@@ -82,6 +82,6 @@ function parts(result) {
   return {
     content: toJson(content),
     structured: structured === undefined ? undefined : toJson(structured),
-    uiSummary: summary === undefined ? undefined : wellFormed(summary),
+    uiSummary: summary == null ? undefined : wellFormed(summary),
   };
 }
