@@ -419,11 +419,13 @@ bool toolcell_get_bool(const toolcell_json *object, const char *name, bool other
     return toolcell_as_bool(toolcell_get(object, name), otherwise);
 }
 
-const char *toolcell_quote(const char *text) {
+const char *toolcell_quote_bytes(const char *text, size_t length) {
     writer made = {0};
-    put_quoted(&made, text, strlen(text));
+    put_quoted(&made, text, length);
     return made.at;
 }
+
+const char *toolcell_quote(const char *text) { return toolcell_quote_bytes(text, strlen(text)); }
 
 static void put_json(writer *to, const toolcell_json *value) {
     bool named = toolcell_kind(value) == TOOLCELL_JSON_OBJECT;

@@ -64,6 +64,8 @@ bool toolcell_as_bool(const toolcell_json *value, bool otherwise);
 const char *toolcell_json_of(const toolcell_json *value);
 /* The text as a JSON string, with its quotes. */
 const char *toolcell_quote(const char *text);
+/* The same of `length` bytes, with the zero bytes among them. */
+const char *toolcell_quote_bytes(const char *text, size_t length);
 /* The text itself if it is UTF-8, else a copy with U+FFFD in place of each byte that is not. All text for the host passes
  * through this. */
 const char *toolcell_utf8(const char *text);

@@ -60,6 +60,7 @@ static void values(void) {
     assert(toolcell_get_int(toolcell_get(value, "none"), "d", 7) == 7);
     assert(strcmp(toolcell_json_of(value), text) == 0);
     assert(strcmp(toolcell_quote("\x01\"\\\n\xc3\xa4"), "\"\\u0001\\\"\\\\\\n\xc3\xa4\"") == 0);
+    assert(strcmp(toolcell_quote_bytes("a\0b", 3), "\"a\\u0000b\"") == 0);
     assert(accepts(toolcell_describe()));
 }
 
