@@ -137,8 +137,18 @@ def _shown(value, notes):
     if len(text) > JSON_CHARS_MAX:
         notes.append(f"the value is not there as JSON: it has {len(text)} characters")
         return shown
-    shown["json"] = json.loads(text.encode("utf-8", "replace"))
+    try:
+        shown["json"] = json.loads(text.encode("utf-8", "replace"), parse_int=_whole)
+    except OverflowError:
+        notes.append("the value is not there as JSON: a number in it is too large")
     return shown
+
+
+def _whole(digits):
+    """An integer that every reader of JSON has a number for. Others refuse the whole answer."""
+    number = int(digits)
+    float(number)
+    return number
 
 
 def _plain(value):

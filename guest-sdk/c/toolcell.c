@@ -64,6 +64,75 @@ const char *toolcell_format(const char *format, ...) {
     return made;
 }
 
+/* Returns the size of the character that UTF-8 has at `at`, in bytes; 0 if there is none. */
+static size_t character(const unsigned char *at) {
+    size_t more = at[0] < 0x80 ? 0 : at[0] < 0xc2 ? 4 : at[0] < 0xe0 ? 1 : at[0] < 0xf0 ? 2 : at[0] < 0xf5 ? 3 : 4;
+    if (more == 4) return 0;
+    unsigned char least = at[0] == 0xe0 ? 0xa0 : at[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = at[0] == 0xed ? 0x9f : at[0] == 0xf4 ? 0x8f : 0xbf;
+    /* The NUL at the end of a text follows no first byte. */
+    for (size_t i = 1; i <= more; i++, least = 0x80, most = 0xbf) {
+        if (at[i] < least || at[i] > most) return 0;
+    }
+    return more + 1;
+}
+
+const char *toolcell_utf8(const char *text) {
+    static const char instead[] = "\xef\xbf\xbd";
+    size_t broken = 0, size, length = 0;
+    for (; text[length]; length += size ? size : 1) {
+        size = character((const unsigned char *)text + length);
+        broken += size == 0;
+    }
+    if (!broken) return text;
+    char *made = (char *)toolcell_allocate(length + 2 * broken + 1), *to = made;
+    while (*text) {
+        size = character((const unsigned char *)text);
+        memcpy(to, size ? text : instead, size ? size : 3);
+        to += size ? size : 3;
+        text += size ? size : 1;
+    }
+    return made;
+}
+
+/* A text that grows. It ends with a NUL, because memory is allocated as zeros. */
+typedef struct {
+    char *at;
+    size_t length, room;
+} writer;
+
+static void put(writer *to, const char *text, size_t length) {
+    if (to->room - to->length <= length) {
+        size_t room = 2 * (to->length + length) + 64;
+        char *made = (char *)toolcell_allocate(room);
+        if (to->length) memcpy(made, to->at, to->length);
+        to->at = made;
+        to->room = room;
+    }
+    memcpy(to->at + to->length, text, length);
+    to->length += length;
+}
+
+static void put_text(writer *to, const char *text) { put(to, text, strlen(text)); }
+
+static void put_quoted(writer *to, const char *text, size_t length) {
+    static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
+    const char *plain = text, *end = text + length;
+    put(to, "\"", 1);
+    for (; text < end; text++) {
+        unsigned char letter = (unsigned char)*text;
+        if (letter >= 0x20 && letter != '"' && letter != '\\') continue;
+        put(to, plain, (size_t)(text - plain));
+        plain = text + 1;
+        const char *known = letter ? strchr(values, letter) : NULL;
+        char code[8] = {'\\', known ? names[known - values] : 'u', 0};
+        if (!known) snprintf(code, sizeof code, "\\u%04x", letter);
+        put_text(to, code);
+    }
+    put(to, plain, (size_t)(end - plain));
+    put(to, "\"", 1);
+}
+
 /* ---- JSON ---- */
 
 struct toolcell_json {
@@ -77,6 +146,9 @@ struct toolcell_json {
     size_t name_length;
     size_t size;
     toolcell_json *first, *last, *next;
+    /* The item that was asked for last, and its index. */
+    toolcell_json *near;
+    size_t near_index;
 };
 
 typedef struct {
@@ -288,9 +360,15 @@ const toolcell_json *toolcell_get(const toolcell_json *object, const char *name)
 size_t toolcell_size(const toolcell_json *value) { return value ? value->size : 0; }
 
 const toolcell_json *toolcell_at(const toolcell_json *value, size_t index) {
-    const toolcell_json *item = value ? value->first : NULL;
-    while (item && index--) item = item->next;
-    return item;
+    if (!value || index >= value->size) return NULL;
+    /* Loops ask for one item after the other, so each search goes on at the last one. */
+    toolcell_json *list = (toolcell_json *)value;
+    if (!list->near || index < list->near_index) {
+        list->near = list->first;
+        list->near_index = 0;
+    }
+    for (; list->near_index < index; list->near_index++) list->near = list->near->next;
+    return list->near;
 }
 
 const char *toolcell_name_at(const toolcell_json *object, size_t index) {
@@ -341,76 +419,85 @@ bool toolcell_get_bool(const toolcell_json *object, const char *name, bool other
     return toolcell_as_bool(toolcell_get(object, name), otherwise);
 }
 
-static const char *quote_bytes(const char *text, size_t length) {
-    static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
-    char *made = (char *)toolcell_allocate(length * 6 + 3), *to = made;
-    *to++ = '"';
-    for (const char *end = text + length; text < end; text++) {
-        const char *known = *text ? strchr(values, *text) : NULL;
-        if (known) {
-            *to++ = '\\';
-            *to++ = names[known - values];
-        } else if ((unsigned char)*text < 0x20) {
-            to += sprintf(to, "\\u%04x", (unsigned char)*text);
-        } else {
-            *to++ = *text;
-        }
-    }
-    *to = '"';
-    return made;
+const char *toolcell_quote_bytes(const char *text, size_t length) {
+    writer made = {0};
+    put_quoted(&made, text, length);
+    return made.at;
 }
 
-const char *toolcell_quote(const char *text) { return quote_bytes(text, strlen(text)); }
+const char *toolcell_quote(const char *text) { return toolcell_quote_bytes(text, strlen(text)); }
 
-const char *toolcell_json_of(const toolcell_json *value) {
+static void put_json(writer *to, const toolcell_json *value) {
+    bool named = toolcell_kind(value) == TOOLCELL_JSON_OBJECT;
     switch (toolcell_kind(value)) {
     case TOOLCELL_JSON_BOOL:
-        return value->truth ? "true" : "false";
+        put_text(to, value->truth ? "true" : "false");
+        break;
     case TOOLCELL_JSON_NUMBER:
-        return value->text;
+        put(to, value->text, value->length);
+        break;
     case TOOLCELL_JSON_STRING:
-        return quote_bytes(value->text, value->length);
+        put_quoted(to, value->text, value->length);
+        break;
     case TOOLCELL_JSON_ARRAY:
-    case TOOLCELL_JSON_OBJECT: {
-        bool named = value->kind == TOOLCELL_JSON_OBJECT;
-        const char *items = "";
+    case TOOLCELL_JSON_OBJECT:
+        put(to, named ? "{" : "[", 1);
         for (const toolcell_json *item = value->first; item; item = item->next) {
-            items = toolcell_format("%s%s%s%s%s", items, *items ? "," : "",
-                                    named ? quote_bytes(item->name, item->name_length) : "", named ? ":" : "",
-                                    toolcell_json_of(item));
+            if (item != value->first) put(to, ",", 1);
+            if (named) {
+                put_quoted(to, item->name, item->name_length);
+                put(to, ":", 1);
+            }
+            put_json(to, item);
         }
-        return toolcell_format(named ? "{%s}" : "[%s]", items);
-    }
+        put(to, named ? "}" : "]", 1);
+        break;
     default:
-        return "null";
+        put_text(to, "null");
     }
+}
+
+const char *toolcell_json_of(const toolcell_json *value) {
+    writer made = {0};
+    put_json(&made, value);
+    return made.at;
 }
 
 /* ---- The declaration ---- */
 
-static const char *schema_of(const toolcell_argument *arguments) {
+static void put_schema(writer *to, const toolcell_argument *arguments) {
     static const char *const types[] = {"\"string\"", "\"integer\"", "\"number\"", "\"boolean\"",
                                         "\"array\",\"items\":{\"type\":\"string\"}"};
-    const char *members = "", *required = "";
-    for (; arguments && arguments->name; arguments++) {
-        const char *name = toolcell_quote(arguments->name);
-        const char *text = arguments->description ? toolcell_quote(arguments->description) : "\"\"";
-        members = toolcell_format("%s%s%s:{\"type\":%s,\"description\":%s}", members, *members ? "," : "", name,
-                                  types[arguments->type], text);
-        if (!arguments->optional) required = toolcell_format("%s%s%s", required, *required ? "," : "", name);
+    writer required = {0};
+    put_text(to, "{\"type\":\"object\",\"properties\":{");
+    for (const toolcell_argument *one = arguments; one && one->name; one++) {
+        const char *name = toolcell_quote(one->name), *text = toolcell_quote(one->description ? one->description : "");
+        if (one != arguments) put(to, ",", 1);
+        put_text(to, toolcell_format("%s:{\"type\":%s,\"description\":%s}", name, types[one->type], text));
+        if (one->optional) continue;
+        if (required.length) put(&required, ",", 1);
+        put_text(&required, name);
     }
-    return toolcell_format("{\"type\":\"object\",\"properties\":{%s},\"required\":[%s],\"additionalProperties\":false}", members, required);
+    put_text(to, "},\"required\":[");
+    if (required.length) put(to, required.at, required.length);
+    put_text(to, "],\"additionalProperties\":false}");
 }
 
 const char *toolcell_describe(void) {
-    const char *tools = "";
+    writer made = {0};
+    put_text(&made, toolcell_format("{\"namespace\":%s,\"tools\":[", toolcell_quote(toolcell_namespace)));
     for (const toolcell_tool *tool = toolcell_tools; tool->name; tool++) {
-        tools = toolcell_format("%s%s{\"name\":%s,\"description\":%s,\"input\":%s%s%s%s%s}", tools, *tools ? "," : "",
-                                toolcell_quote(tool->name), toolcell_quote(tool->description),
-                                tool->input ? tool->input : schema_of(tool->arguments), tool->output ? ",\"output\":" : "",
-                                tool->output ? tool->output : "", tool->more ? "," : "", tool->more ? tool->more : "");
+        if (tool != toolcell_tools) put(&made, ",", 1);
+        const char *name = toolcell_quote(tool->name), *text = toolcell_quote(tool->description);
+        put_text(&made, toolcell_format("{\"name\":%s,\"description\":%s,\"input\":", name, text));
+        if (tool->input) put_text(&made, tool->input);
+        else put_schema(&made, tool->arguments);
+        if (tool->output) put_text(&made, toolcell_format(",\"output\":%s", tool->output));
+        if (tool->more) put_text(&made, toolcell_format(",%s", tool->more));
+        put(&made, "}", 1);
     }
-    return toolcell_format("{\"namespace\":%s,\"tools\":[%s]}", toolcell_quote(toolcell_namespace), tools);
+    put_text(&made, "]}");
+    return made.at;
 }
 
 /* ---- Outcomes ---- */

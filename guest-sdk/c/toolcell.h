@@ -64,6 +64,11 @@ bool toolcell_as_bool(const toolcell_json *value, bool otherwise);
 const char *toolcell_json_of(const toolcell_json *value);
 /* The text as a JSON string, with its quotes. */
 const char *toolcell_quote(const char *text);
+/* The same of `length` bytes, with the zero bytes among them. */
+const char *toolcell_quote_bytes(const char *text, size_t length);
+/* The text itself if it is UTF-8, else a copy with U+FFFD in place of each byte that is not. All text for the host passes
+ * through this. */
+const char *toolcell_utf8(const char *text);
 /* Text as `printf` makes it, as long as it needs to be. */
 const char *toolcell_format(const char *format, ...) TOOLCELL_FORMAT(1);
 
@@ -229,6 +234,8 @@ typedef struct {
     const char *value;
 } toolcell_header;
 
+#define TOOLCELL_BODY_LIMIT ((size_t)1 << 20)
+
 typedef struct {
     const char *method; /* NULL: GET */
     const char *url;    /* absolute, `http` or `https` */
@@ -236,7 +243,7 @@ typedef struct {
     size_t header_count;
     const void *body; /* NULL: none */
     size_t body_length;
-    size_t limit; /* maximum size of the response's body, in bytes */
+    size_t limit; /* maximum size of the response's body, in bytes; 0: TOOLCELL_BODY_LIMIT */
 } toolcell_request;
 
 typedef struct {

@@ -66,8 +66,9 @@ EXPORT("cabi_realloc") void *cabi_realloc(void *old, size_t old_size, size_t ali
     return made;
 }
 
+/* Bytes that are no UTF-8 would end the call as a crash. */
 static text from(const char *words) {
-    if (!words) words = "";
+    words = toolcell_utf8(words ? words : "");
     return (text){words, strlen(words)};
 }
 
@@ -155,8 +156,8 @@ void toolcell_progress(const char *message, double percent) {
 }
 
 const char *toolcell_partial_result(const char *content) {
-    text reference;
-    host_partial_result(content, strlen(content), &reference);
+    text reference, blocks = from(content);
+    host_partial_result(blocks.at, blocks.length, &reference);
     return given(reference.at, reference.length);
 }
 
@@ -166,8 +167,8 @@ IMPORT("log", "log")
 void host_log(int32_t level, const char *at, size_t length, int32_t some, const char *fields, size_t fields_length);
 
 void toolcell_log(toolcell_level level, const char *message, const char *fields) {
-    text more = from(fields);
-    host_log(level, message, strlen(message), fields != NULL, more.at, more.length);
+    text words = from(message), more = from(fields);
+    host_log(level, words.at, words.length, fields != NULL, more.at, more.length);
 }
 
 /* ---- Cancellation ---- */
@@ -254,7 +255,8 @@ static bool refused(const store_result *result) {
 
 const char *toolcell_artifact(const char *name, const char *media_type, const void *bytes, size_t length) {
     store_result result = {0};
-    host_create(name, strlen(name), media_type, strlen(media_type), &result);
+    text named = from(name), type = from(media_type);
+    host_create(named.at, named.length, type.at, type.length, &result);
     if (refused(&result)) return NULL;
     int32_t artifact = result.value.handle;
     const char *at = (const char *)bytes;
@@ -272,7 +274,8 @@ const char *toolcell_artifact(const char *name, const char *media_type, const vo
 
 bool toolcell_modify_context(const char *key, const char *json) {
     store_result result = {0};
-    host_modify(key, strlen(key), json, strlen(json), &result);
+    text fact = from(key), value = from(json);
+    host_modify(fact.at, fact.length, value.at, value.length, &result);
     return !refused(&result);
 }
 #endif

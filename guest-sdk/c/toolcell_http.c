@@ -280,7 +280,7 @@ toolcell_response toolcell_send(const toolcell_request *from) {
         response.error = meaning(answer.value.result.value.error.kind);
         return response;
     }
-    response.error = receive(answer.value.result.value.handle, from->limit, &response);
+    response.error = receive(answer.value.result.value.handle, from->limit ? from->limit : TOOLCELL_BODY_LIMIT, &response);
     response_drop(answer.value.result.value.handle);
     return response;
 }

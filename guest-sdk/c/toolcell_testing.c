@@ -98,7 +98,8 @@ toolcell_response toolcell_send(const toolcell_request *request) {
     toolcell_response response = {TOOLCELL_HTTP_UNREACHABLE, 0, NULL, 0, "", 0};
     hear(toolcell_format("request %s %s", request->method ? request->method : "GET", request->url));
     if (!body) return response;
-    response.error = strlen(body) > request->limit ? TOOLCELL_HTTP_TOO_LARGE : TOOLCELL_HTTP_OK;
+    size_t limit = request->limit ? request->limit : TOOLCELL_BODY_LIMIT;
+    response.error = strlen(body) > limit ? TOOLCELL_HTTP_TOO_LARGE : TOOLCELL_HTTP_OK;
     response.status = status;
     response.body = body;
     response.body_length = strlen(body);

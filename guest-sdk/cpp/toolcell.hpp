@@ -53,7 +53,7 @@ private:
 };
 
 // The text as a JSON string, with its quotes.
-inline std::string quote(const std::string &text) { return toolcell_quote(text.c_str()); }
+inline std::string quote(const std::string &text) { return toolcell_quote_bytes(text.data(), text.size()); }
 
 class Call {
 public:

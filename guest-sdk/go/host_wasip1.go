@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"strings"
 	"unsafe"
 )
 
@@ -66,10 +67,15 @@ func area(size int) []byte {
 
 func address(bytes []byte) uint32 { return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))) }
 
+// lower copies a text to where the host reads it. Bytes that are no UTF-8 would end the call as a crash.
 func lower(text string) (at, length uint32) {
-	bytes := area(len(text))
-	copy(bytes, text)
-	return address(bytes), uint32(len(text))
+	return lowerBytes(strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+func lowerBytes(content string) (at, length uint32) {
+	bytes := area(len(content))
+	copy(bytes, content)
+	return address(bytes), uint32(len(content))
 }
 
 func lift(at, length uint32) string {
@@ -251,6 +257,6 @@ func Ask(state []byte, questions ...Question) {
 		putText(to[8:], question.Message)
 		putText(to[16:], question.schema())
 	}
-	at, length := lower(string(state))
+	at, length := lowerBytes(string(state))
 	hostAsk(address(list), uint32(len(questions)), at, length)
 }

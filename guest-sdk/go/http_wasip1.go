@@ -210,7 +210,7 @@ func fieldsOf(request Request) (uint32, error) {
 	fields, result := newFields(), area(2)
 	for _, header := range headers {
 		name, nameLength := lower(header[0])
-		value, length := lower(header[1])
+		value, length := lowerBytes(header[1])
 		fieldsAppend(fields, name, nameLength, value, length, address(result))
 		if result[0] != 0 {
 			dropFields(fields)
@@ -229,7 +229,7 @@ func upload(body uint32, bytes []byte) {
 		// By wasi:io, a write has at most 4096 bytes.
 		for len(bytes) > 0 && result[0] == 0 {
 			now := min(len(bytes), 4096)
-			at, length := lower(string(bytes[:now]))
+			at, length := lowerBytes(string(bytes[:now]))
 			streamWrite(stream, at, length, address(result))
 			bytes = bytes[now:]
 		}

@@ -1,6 +1,6 @@
 // Package toolcell writes tools for toolcell's sandbox. A tool is a function of a [Call] and a struct. The struct's fields
 // become the schema of the arguments: the name is that of the json tag, the tag description describes it, and a field
-// with omitempty or of a pointer type is optional.
+// with omitempty or of a pointer type is optional. The fields of an embedded struct count as fields of the struct.
 package toolcell
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
-	"strings"
 )
 
 // Call is what a tool knows of its call.
@@ -87,12 +86,14 @@ type Definition struct {
 // Tool declares a tool. What it returns is text if Out is string, blocks if it is Content, and otherwise a structured value,
 // whose schema is made of the type.
 func Tool[In, Out any](name, description string, function func(*Call, In) (Out, error), options ...Option) Definition {
-	fields := map[string]any{"name": name, "description": description, "input": schema(reflect.TypeFor[In]())}
-	switch out := reflect.TypeFor[Out](); {
+	fields := map[string]any{"name": name, "description": description, "input": inputSchema(reflect.TypeFor[In]())}
+	out := reflect.TypeFor[Out]()
+	declared := out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]()
+	switch {
 	case out.Kind() == reflect.String:
 		fields["content_types"] = []string{"text"}
-	case out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]():
-		fields["output"] = schema(out)
+	case declared:
+		fields["output"] = outputSchema(out)
 	}
 	for _, option := range options {
 		option(fields)
@@ -105,6 +106,9 @@ func Tool[In, Out any](name, description string, function func(*Call, In) (Out, 
 		out, err := function(call, in)
 		if err != nil {
 			return failed(err)
+		}
+		if declared {
+			fill(reflect.ValueOf(&out).Elem())
 		}
 		return answered(out)
 	}
@@ -215,52 +219,4 @@ func blocks(content Content) outcome {
 		made.kind, made.err = isPartial, *content.Missing
 	}
 	return made
-}
-
-func schema(t reflect.Type) map[string]any {
-	switch t.Kind() {
-	case reflect.Pointer:
-		return schema(t.Elem())
-	case reflect.String:
-		return map[string]any{"type": "string"}
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case reflect.Float32, reflect.Float64:
-		return map[string]any{"type": "number"}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
-		reflect.Uint32, reflect.Uint64:
-		return map[string]any{"type": "integer"}
-	case reflect.Slice, reflect.Array:
-		return map[string]any{"type": "array", "items": schema(t.Elem())}
-	case reflect.Map:
-		return map[string]any{"type": "object", "additionalProperties": schema(t.Elem())}
-	case reflect.Interface:
-		return map[string]any{}
-	case reflect.Struct:
-		return structSchema(t)
-	}
-	panic("toolcell: no JSON Schema for " + t.String())
-}
-
-func structSchema(t reflect.Type) map[string]any {
-	properties, required := map[string]any{}, []string{}
-	for i := range t.NumField() {
-		field := t.Field(i)
-		name, more, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if !field.IsExported() || name == "-" {
-			continue
-		}
-		if name == "" {
-			name = field.Name
-		}
-		property := schema(field.Type)
-		if words := field.Tag.Get("description"); words != "" {
-			property["description"] = words
-		}
-		properties[name] = property
-		if field.Type.Kind() != reflect.Pointer && !strings.Contains(more, "omitempty") && !strings.Contains(more, "omitzero") {
-			required = append(required, name)
-		}
-	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tokenize
 
 if sys.version_info < (3, 11):
     sys.exit(f"Python {sys.version.split()[0]} is too old for toolcell's SDK: install Python 3.11 or later")
@@ -34,21 +35,28 @@ class Refused(Exception):
     """A project that cannot be built, in words for its author."""
 
 
+def _table(found, name):
+    table = found.get(name, {})
+    if not isinstance(table, dict):
+        raise Refused(f"pyproject.toml: {name} is not a table")
+    return table
+
+
 def settings(project):
     """Returns the namespace and the main module of a project."""
     try:
         with open(project / "pyproject.toml", "rb") as file:
             found = tomllib.load(file)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"pyproject.toml: {error}") from None
-    own = found.get("tool", {}).get("toolcell", {})
+    own = _table(_table(found, "tool"), "toolcell")
     for key in own.keys() - {"module", "namespace"}:
         raise Refused(f"pyproject.toml: [tool.toolcell] has no {key}: it has module and namespace")
-    namespace = own.get("namespace") or found.get("project", {}).get("name")
-    if not namespace:
+    namespace = own.get("namespace") or _table(found, "project").get("name")
+    if not namespace or not isinstance(namespace, str):
         raise Refused("pyproject.toml: name the project, with name in [project]")
     module = own.get("module") or "tool"
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
+    if not isinstance(module, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
         raise Refused(f"pyproject.toml: {module!r} is no name of a module")
     return namespace, module
 
@@ -115,6 +123,12 @@ def world(found):
     return "\n".join([*lines, "}", ""])
 
 
+def text_of(path):
+    """Returns the text of a source, in the encoding that it declares."""
+    with tokenize.open(path) as file:
+        return file.read()
+
+
 ENTRY = """\
 import importlib
 import linecache
@@ -170,8 +184,7 @@ def build(project, sdk, wit, out, packages):
         app, contract = stage(project, sdk, wit, folder, files, found)
         # Below the first folder of the Python path, as the component sees it.
         texts = {
-            f"/0/{path.relative_to(project).as_posix()}": path.read_text(encoding="utf-8")
-            for path in files if path.suffix == ".py"
+            f"/0/{path.relative_to(project).as_posix()}": text_of(path) for path in files if path.suffix == ".py"
         }
         entry = ENTRY.format(module=module, namespace=namespace, texts=texts)
         (app / "toolcell_entry.py").write_text(entry, encoding="utf-8")

@@ -6,7 +6,7 @@
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
-import { dirname, join, resolve, sep } from 'node:path';
+import { dirname, join, relative, resolve, sep } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
@@ -76,7 +76,8 @@ async function bundle(main) {
     plugins: [contractImports],
   });
   const [{ imports }] = Object.values(made.metafile.outputs);
-  const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !file.includes(':'));
+  // `<data:..>` is no file.
+  const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !file.startsWith('<'));
   refuseOutside(inputs.map((file) => resolve(project, file)));
   return { source: made.outputFiles[0].text, imports: [...new Set(imports.map(({ path }) => path))].sort() };
 }
@@ -84,8 +85,13 @@ async function bundle(main) {
 /** The user agreed to build the files of the project, and toolcell notices a change of those alone. */
 function refuseOutside(inputs) {
   const isIn = (file, folder) => file.startsWith(folder + sep);
-  const made = ['.git', '.toolcell', 'target'].map((name) => join(project, name));
-  const isSource = (file) => isIn(file, project) && !made.some((folder) => isIn(file, folder));
+  const isSource = (file) => {
+    if (!isIn(file, project)) return false;
+    const folders = relative(project, file).split(sep).slice(0, -1);
+    // Wherever they are, toolcell takes neither the data of git nor `target` beside a manifest of cargo for sources.
+    const isMade = (name, at) => name === '.git' || (name === 'target' && existsSync(join(project, ...folders.slice(0, at), 'Cargo.toml')));
+    return folders[0] !== '.toolcell' && folders[0] !== 'target' && !folders.some(isMade);
+  };
   const outside = inputs.find((file) => !isSource(file) && !isIn(file, sdk));
   if (outside) throw new Complaint(`${outside} is imported and lies outside of the project's sources: copy it into ${project}`);
 }

@@ -1,3 +1,5 @@
+import { wellFormed } from './text.js';
+
 /** A failure that the tool reports. `code` is stable, snake_case and the tool's own; a model may read `message`. */
 export class ToolError extends Error {
   constructor(code, message, options = {}) {
@@ -31,13 +33,23 @@ export function toRecord(thrown) {
       ? { tag: thrown.class.replaceAll('_', '-') }
       : { tag: 'other', val: String(thrown.class) };
     const { code, message, detail, retryAfterMs } = thrown;
-    return { class: tag, code, message, detail, retryAfterMs };
+    const after = retryAfterMs == null ? undefined : Math.max(0, Math.round(retryAfterMs)) || 0;
+    return { class: tag, code: said(code), message: said(message), detail: detail == null ? undefined : said(detail), retryAfterMs: after };
   }
   // QuickJS has no message in a stack, V8 has: the detail has both in either.
-  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : said(thrown);
   const stack = thrown instanceof Error ? (thrown.stack ?? '') : '';
   const detail = stack.startsWith(message) ? stack : `${message}\n${stack}`;
-  return { class: { tag: 'execution-failed' }, code: 'exception', message, detail, retryAfterMs: undefined };
+  return { class: { tag: 'execution-failed' }, code: 'exception', message: said(message), detail: said(detail), retryAfterMs: undefined };
+}
+
+/** Some objects have no text, and an exception here would be a crash instead of a failure. */
+function said(thing) {
+  try {
+    return wellFormed(thing);
+  } catch {
+    return 'what was thrown has no text';
+  }
 }
 
 /** The error that a record `tool-error` of the contract stands for. */

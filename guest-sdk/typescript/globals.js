@@ -1,6 +1,7 @@
 // What tools and their libraries expect of a JavaScript engine and QuickJS lacks. There are no timers, no `fetch`, no `URL`:
 // a library that needs one fails with a ReferenceError that names it.
 import * as host from '#host';
+import { wellFormed } from './text.js';
 import { log } from 'toolcell:tool/log@0.2.0';
 
 const shown = (value) => {
@@ -15,7 +16,7 @@ const shown = (value) => {
 
 const line = (level) => (...values) => {
   // Not while the snapshot is taken or the tool describes itself: the log is that of a call.
-  if (host.isRunning()) log(level, values.map(shown).join(' '), undefined);
+  if (host.isRunning()) log(level, wellFormed(values.map(shown).join(' ')), undefined);
 };
 
 globalThis.console ??= {

@@ -2,6 +2,7 @@
 import * as host from '#host';
 import { ToolError, fromRecord } from './error.js';
 import { objectSchema } from './schema.js';
+import { toJson, wellFormed } from './text.js';
 
 export { ToolError } from './error.js';
 export { t } from './schema.js';
@@ -9,13 +10,14 @@ export { Output, Partial, output, partial, tool, toolkit } from './toolkit.js';
 export { files } from './files.js';
 
 export function progress(update, percent) {
-  host.report(typeof update === 'string' ? { message: update, percent } : update);
+  const said = typeof update === 'string' ? { message: update, percent } : update;
+  host.report(said.message == null ? said : { ...said, message: wellFormed(said.message) });
 }
 
-export const partialResult = (content) => host.partialResult(JSON.stringify(content));
+export const partialResult = (content) => host.partialResult(toJson(content));
 
 const line = (level) => (message, fields) =>
-  host.log(level, String(message), fields === undefined ? undefined : JSON.stringify(fields));
+  host.log(level, wellFormed(message), fields === undefined ? undefined : toJson(fields));
 
 export const log = /* @__PURE__ */ Object.freeze({
   trace: line('trace'),
@@ -64,12 +66,12 @@ export function remembered() {
   return state === '' ? undefined : JSON.parse(state);
 }
 
-export const modifyContext = (key, value) => host.modifyContext(key, JSON.stringify(value));
+export const modifyContext = (key, value) => host.modifyContext(key, toJson(value));
 
 export const callableTools = () => host.callable();
 
 export function callTool(name, input) {
-  const { invocationId, content, structured, missing } = host.callTool(name, JSON.stringify(input));
+  const { invocationId, content, structured, missing } = host.callTool(name, toJson(input));
   return {
     invocationId,
     content: JSON.parse(content),

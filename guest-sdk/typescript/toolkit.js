@@ -1,6 +1,7 @@
 import * as host from '#host';
 import { ToolError, toRecord } from './error.js';
 import { objectSchema, subjects, withDefaults } from './schema.js';
+import { toJson, wellFormed } from './text.js';
 
 /** Checks nothing: gives `definition` its type. */
 export const tool = (definition) => definition;
@@ -71,7 +72,7 @@ function outcome(result) {
     return { tag: 'partial', val: { output: parts(result.result), error: toRecord(result.error) } };
   }
   if (result === undefined || result instanceof Output) return { tag: 'success', val: parts(result) };
-  return typeof result === 'string' ? { tag: 'text', val: result } : { tag: 'json', val: JSON.stringify(result) };
+  return typeof result === 'string' ? { tag: 'text', val: wellFormed(result) } : { tag: 'json', val: toJson(result) ?? 'null' };
 }
 
 function parts(result) {
@@ -79,8 +80,8 @@ function parts(result) {
   if (result !== undefined && !(result instanceof Output)) return parts(new Output({ structured: result }));
   const { content, structured, summary } = result ?? new Output();
   return {
-    content: JSON.stringify(content),
-    structured: structured === undefined ? undefined : JSON.stringify(structured),
-    uiSummary: summary,
+    content: toJson(content),
+    structured: structured === undefined ? undefined : toJson(structured),
+    uiSummary: summary == null ? undefined : wellFormed(summary),
   };
 }

@@ -194,12 +194,18 @@ fn agreeing_to_one_tool_builds_no_hook() {
 
 /// Runs the program at a terminal at which the user types `answer`. Returns its output and exit code.
 fn at_a_terminal(place: &Place, answer: &str) -> (String, Option<i32>) {
+    at_a_terminal_with(place, answer, &[])
+}
+
+/// As [`at_a_terminal`], with other variables of the environment.
+fn at_a_terminal_with(place: &Place, answer: &str, variables: &[(&str, &str)]) -> (String, Option<i32>) {
     let home = toolcell::Home::find().unwrap();
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", "exec $TOOLCELL call stranger", "/dev/null"])
         .current_dir(&place.folder)
         .env("TOOLCELL_HOME", home.folder())
         .env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell"))
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -241,6 +247,30 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
     assert_eq!((rows.len() - foreign, rows[0]), (3, "This source folder is not built as it is now:"), "{seen}");
     assert!(foreign <= 5 && seen.contains("src/z\\u{a}Nothing of it runs."), "{seen}");
     assert!(!place.ran());
+}
+
+/// Programs of the names `names` that note the folder in which they run, and do nothing else. Returns their folder.
+fn noting(names: &[&str]) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let programs = tempfile::tempdir().unwrap();
+    for name in names {
+        let program = programs.path().join(name);
+        std::fs::write(&program, "#!/bin/sh\npwd >> \"${0%/*}/asked\"\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    programs
+}
+
+#[test]
+fn the_question_says_what_a_build_fetches_and_runs_nothing_in_the_folder() {
+    let (place, programs) = (Place::new(), noting(&["rustc", "cargo", "rustup"]));
+    let path = format!("{}:/usr/bin:/bin", programs.path().display());
+    let variables = [("PATH", path.as_str()), ("TOOLCELL_GUEST_TOOLCHAIN", "rustup")];
+    let (seen, code) = at_a_terminal_with(&place, "n\n", &variables);
+    assert!(seen.contains("It fetches Rust's target wasm32-wasip2 from rustup: some 30 MB."), "{seen}");
+    assert_eq!(code, Some(2));
+    let asked = std::fs::read_to_string(programs.path().join("asked")).unwrap();
+    assert!(asked.lines().all(|folder| folder == "/"), "{asked}");
 }
 
 #[test]
@@ -288,13 +318,7 @@ fn what_steers_the_build_of_two_tools_is_closed_once() {
 #[test]
 fn doctor_asks_no_compiler_in_the_current_folder() {
     // rustup's `rustc` runs the program that the rust-toolchain file of its folder names.
-    use std::os::unix::fs::PermissionsExt;
-    let (place, programs) = (Place::new(), tempfile::tempdir().unwrap());
-    let rustc = programs.path().join("rustc");
-    let asked = programs.path().join("asked");
-    std::fs::write(&rustc, format!("#!/bin/sh\npwd >> {}\n", asked.display())).unwrap();
-    std::fs::set_permissions(&rustc, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(&rustc, programs.path().join("cargo")).unwrap();
+    let (place, programs) = (Place::new(), noting(&["rustc", "cargo"]));
     let path = format!("{}:/usr/bin:/bin", programs.path().display());
     let home = place.folder.join("../home");
     Toolcell::at(Path::new(&home), ["doctor", "--json"])
@@ -302,6 +326,6 @@ fn doctor_asks_no_compiler_in_the_current_folder() {
         .env("PATH", &path)
         .env("TOOLCELL_GUEST_TOOLCHAIN", "")
         .run();
-    let asked = std::fs::read_to_string(asked).unwrap();
+    let asked = std::fs::read_to_string(programs.path().join("asked")).unwrap();
     assert!(asked.lines().all(|folder| folder == "/"), "{asked}");
 }

@@ -54,6 +54,7 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!("wait 1")), "{language}");
         assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
+        assert_eq!(text("bytes")["content"][0]["text"], "a\u{fffd}o", "{language}");
         let plain = with_toolchain(&place, &["call", folder, r#"{"text": "x"}"#, &allowed]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
         let got = text(&format!("http://127.0.0.1:{}/words", server.port));
@@ -69,4 +70,31 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
     }
     let panicked = with_toolchain(&place, &["call", "in-go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
+}
+
+#[test]
+fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    // A package of Go itself has the name of this project.
+    with_toolchain(&place, &["new", "time", "--lang", "go"]).run().exits(0);
+    let source = place.join("time/tool.go");
+    std::fs::copy(root().join("tests/cli/languages/shapes.go"), &source).unwrap();
+    with_toolchain(&place, &["build", "time"]).run().exits(0);
+    let input = json!({ "raw": "AAE=", "at": "2024-01-02T03:04:05Z", "big": i64::MAX, "tag": "t" });
+    let done = with_toolchain(&place, &["call", "time", &input.to_string(), "--json"]).run().json();
+    let expected = json!({
+        "raw": "AAE=", "at": "2024-01-02T03:04:05Z", "big": i64::MAX, "tag": "t",
+        "none": "", "words": [], "deep": { "a": [] }, "note": null,
+    });
+    assert_eq!(done["structured_content"], expected, "{done}");
+    let refused = with_toolchain(&place, &["call", "time", &input.to_string().replace("\"t\"", "1"), "--json"]);
+    assert_eq!(refused.run().json()["error"]["error_code"], "schema_mismatch");
+
+    // A type that has no schema is refused by name, instead of a stack that overflows.
+    let text = std::fs::read_to_string(&source).unwrap();
+    let field = "Note  *string             `json:\"note\"`";
+    std::fs::write(&source, text.replace(field, "Inner []Shapes `json:\"inner\"`")).unwrap();
+    let refused = with_toolchain(&place, &["build", "time"]).run();
+    assert!(refused.code != Some(0) && !refused.stdout.contains(".wasm"), "{}", refused.stderr);
 }

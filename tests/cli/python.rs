@@ -58,6 +58,10 @@ fn failures(place: &Path) {
     assert_eq!(error(&fail("own")), ("invalid_arguments", "not_found"));
     assert_eq!(error(&fail("exit")), ("execution_failed", "exit"));
     assert_eq!(error(&fail("other")).0, "schema_validation_failed");
+    // Text that is no UTF-8, and fields of another type, end no call as a crash.
+    let bytes = fail("bytes");
+    assert_eq!(bytes["result"]["error"]["message"], "a\u{fffd}o", "{bytes:#}");
+    assert_eq!(fail("text")["result"]["content"][0]["text"], "a\u{fffd}o");
     // A check runs before the decision, with no file.
     let refused = call(place, "write", &json!({ "path": "x", "words": [""] }), &[]);
     assert_eq!(error(&refused).1, "unusable_value", "{refused:#}");
@@ -82,7 +86,11 @@ fn a_tool_in_python_reports_fails_and_reaches_what_was_granted() {
 
     // An error of the author has its place, and no line of the SDK's own.
     std::fs::write(&source, "from toolcell import tool\n\n@tool\ndef count(text):\n    \"\"\"Counts.\"\"\"\n").unwrap();
+    let (copy, sdk) = (place.join("every/toolcell/_errors.py"), root().join("guest-sdk/python/toolcell/_errors.py"));
+    std::fs::write(&copy, "of another version").unwrap();
     let broken = with_toolchain(&place, &["build", "every"]).run().exits(2).stderr;
+    let [copy, sdk] = [copy, sdk].map(|file| std::fs::read_to_string(file).unwrap());
+    assert_eq!(copy, sdk, "tests of the project use the SDK of the build");
     assert!(broken.contains("count: the parameter text has no type"), "{broken}");
 }
 

@@ -43,7 +43,8 @@ export function documentOf(text: string): Document {
 function frontMatterOf(yaml: string | undefined): Pick<Document, 'frontMatter' | 'frontMatterError'> {
   if (yaml === undefined) return { frontMatter: null };
   try {
-    return { frontMatter: parseYaml(yaml) ?? null };
+    // As JSON, because an alias can lead to the value that it is in, which no answer can have.
+    return { frontMatter: JSON.parse(JSON.stringify(parseYaml(yaml) ?? null)) };
   } catch (error) {
     return { frontMatter: null, frontMatterError: (error as Error).message };
   }

@@ -43,7 +43,9 @@ function named(cells: string[]): string[] {
   const names = new Set<string>();
   for (const [at, cell] of cells.entries()) {
     const name = cell === '' ? `column_${at + 1}` : cell;
-    names.add(names.has(name) ? `${name}_${at + 1}` : name);
+    let unique = name;
+    for (let number = at + 1; names.has(unique); number++) unique = `${name}_${number}`;
+    names.add(unique);
   }
   return [...names];
 }

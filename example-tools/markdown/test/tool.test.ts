@@ -46,12 +46,22 @@ test('front matter is what begins a file, and a wrong one leaves the headings', 
   assert.match(wrong.front_matter_error, /line 2/);
   assert.deepEqual(of('outline', '---\r\na: 1\r\n...\r\n# H\r\n').front_matter, { a: 1 });
   assert.deepEqual(of('outline', ''), { front_matter: null, headings: [], lines: 0 });
+  // No answer can have a value that is in itself.
+  const circle = of('outline', '---\na: &a [*a]\n---\n# H\n');
+  assert.deepEqual([circle.front_matter, circle.headings.length], [null, 1]);
+  assert.ok(circle.front_matter_error);
   // Aliases that would grow without end are refused.
   const bomb = ['a: &a [x, x, x, x, x, x, x, x, x]', ...'bcdefghi'.split('').map((name, at) => {
     const before = 'abcdefgh'[at];
     return `${name}: &${name} [${Array(9).fill(`*${before}`).join(', ')}]`;
   })];
   assert.match(of('outline', `---\n${bomb.join('\n')}\n---\n`).front_matter_error, /alias/i);
+});
+
+test('each column of a table has a name of its own', () => {
+  const { columns, rows } = of('tables', '| a_3 | a | a |\n|--|--|--|\n| 1 | 2 | 3 |\n').tables[0];
+  assert.deepEqual([columns, rows], [['a_3', 'a', 'a_4'], [{ a_3: '1', a: '2', a_4: '3' }]]);
+  assert.deepEqual(of('tables', '| a | a |\n|--|--|\n').tables[0].columns, ['a', 'a_2']);
 });
 
 test('tables are rows with the text of their cells', () => {

@@ -36,7 +36,7 @@ pub(crate) fn load(connection: &Connection, file: &Named, lines: bool) -> Result
         each(&file.path, &bytes, lines, &mut |fields| {
             let mut cells: Vec<Cell> = shape.names.iter().map(|_| Cell::Null).collect();
             for (name, value) in fields {
-                if let Some(cell) = places.get(&name.to_lowercase()).and_then(|at| cells.get_mut(*at)) {
+                if let Some(cell) = places.get(&name.to_ascii_lowercase()).and_then(|at| cells.get_mut(*at)) {
                     *cell = self::cell(value);
                 }
             }
@@ -45,10 +45,10 @@ pub(crate) fn load(connection: &Connection, file: &Named, lines: bool) -> Result
     })
 }
 
-/// Adds the columns of a row, in the order in which they appear. SQL compares names without regard to case.
+/// Adds the columns of a row, in the order in which they appear. SQL compares names without regard to case, in ASCII.
 fn learn(path: &str, shape: &mut Shape, places: &mut HashMap<String, usize>, fields: Fields) -> Result<(), ToolError> {
     for (name, value) in fields {
-        let at = *places.entry(name.to_lowercase()).or_insert_with(|| {
+        let at = *places.entry(name.to_ascii_lowercase()).or_insert_with(|| {
             shape.names.push(name);
             shape.types.push(Type::Empty);
             shape.names.len() - 1

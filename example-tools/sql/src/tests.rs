@@ -121,6 +121,9 @@ fn json_objects_are_rows_with_the_columns_of_all_of_them() {
     assert_eq!(rows("SELECT value ->> 'n' FROM one, json_each(one.items)", &[&one]).unwrap(), json!([[1], [2]]));
     let plain = folder.file("plain.json", "[1, 2.5, null, \"x\", [3]]");
     assert_eq!(rows("SELECT value FROM plain", &[&plain]).unwrap(), json!([[1], [2.5], [null], ["x"], ["[3]"]]));
+    // SQL tells these names apart, as it does not `a` and `A`.
+    let letters = folder.file("letters.json", r#"[{"é": 1, "É": 2}]"#);
+    assert_eq!(rows("SELECT * FROM letters", &[&letters]).unwrap(), json!([[1, 2]]));
     let none = folder.file("none.json", "[]");
     assert_eq!(rows("SELECT * FROM none", &[&none]).unwrap(), json!([]));
 }

@@ -60,7 +60,35 @@ static void values(void) {
     assert(toolcell_get_int(toolcell_get(value, "none"), "d", 7) == 7);
     assert(strcmp(toolcell_json_of(value), text) == 0);
     assert(strcmp(toolcell_quote("\x01\"\\\n\xc3\xa4"), "\"\\u0001\\\"\\\\\\n\xc3\xa4\"") == 0);
+    assert(strcmp(toolcell_quote_bytes("a\0b", 3), "\"a\\u0000b\"") == 0);
     assert(accepts(toolcell_describe()));
+}
+
+static void text_for_the_host(void) {
+    const char *good[] = {"", "a", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert(toolcell_utf8(good[i]) == good[i]);
+    assert(strcmp(toolcell_utf8("a\xe4o\xc3"), "a\xef\xbf\xbdo\xef\xbf\xbd") == 0);
+    /* Overlong forms, surrogates, what Unicode does not have, and bytes that begin nothing. */
+    const char *bad[] = {"\xc0\x80", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88", "\x80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert(strlen(toolcell_utf8(bad[i])) == 3 * strlen(bad[i]) && strncmp(toolcell_utf8(bad[i]), "\xef\xbf\xbd", 3) == 0);
+    }
+}
+
+/* Takes time and memory in proportion to the list: with their square, this would not end. */
+static void long_lists(void) {
+    enum { COUNT = 200000 };
+    char *text = (char *)toolcell_allocate(2 * COUNT + 2), *to = text;
+    *to++ = '[';
+    for (size_t i = 0; i < COUNT; i++) {
+        *to++ = '7';
+        *to++ = i + 1 < COUNT ? ',' : ']';
+    }
+    const toolcell_json *list = toolcell_parse(text);
+    int64_t sum = 0;
+    for (size_t i = 0; i < toolcell_size(list); i++) sum += toolcell_as_int(toolcell_at(list, i), 0);
+    assert(sum == 7 * COUNT && strcmp(toolcell_json_of(list), text) == 0);
+    assert(toolcell_at(list, 3) && !toolcell_at(list, COUNT) && !toolcell_at(NULL, 0));
 }
 
 static void what_the_host_of_tests_gives(void) {
@@ -73,6 +101,8 @@ static void what_the_host_of_tests_gives(void) {
     assert(strcmp(toolcell_test_call("host", "{}").text, "\"abc\"") == 0);
     toolcell_test_response(200, "abcd");
     assert(toolcell_test_call("host", "{}").error == TOOLCELL_RESULT_TOO_LARGE);
+    toolcell_request unlimited = {.url = "http://a.example/"};
+    assert(toolcell_send(&unlimited).error == TOOLCELL_HTTP_OK);
     toolcell_test_cancel(TOOLCELL_USER_INTERRUPTION);
     assert(strcmp(toolcell_test_call("host", "{}").text, "stopped after 1") == 0);
     toolcell_test_begin();
@@ -83,6 +113,8 @@ int main(void) {
     toolcell_test_begin();
     texts_that_are_json();
     values();
+    text_for_the_host();
+    long_lists();
     what_the_host_of_tests_gives();
     return 0;
 }

@@ -144,6 +144,10 @@ class Declarations(unittest.TestCase):
         # As a list with commas, which the host splits.
         self.assertEqual(entry["network_scope"], "api.example.com, argument")
 
+    def test_a_type_with_a_name_of_its_own_is_a_path_too(self):
+        place = typing.NewType("Place", pathlib.Path)
+        self.assertEqual(_schema.marked(list[place], "/files"), {"/files/*": "read"})
+
     def test_what_cannot_be_a_tool_is_refused_when_it_is_defined(self):
         def untyped(text):
             """Has no type."""
@@ -203,6 +207,21 @@ class Calls(unittest.TestCase):
         error = testing.call(fail, {"how": "/nowhere/at/all"}).error
         self.assertEqual((error.code, error.message), ("file_not_found_error", "No such file or directory: /nowhere/at/all"))
         self.assertEqual(testing.call(fail, {}).error.kind, "invalid_arguments")
+
+    def test_text_that_is_no_utf8_is_marked(self):
+        broken = b"a\xe4o".decode(errors="surrogateescape")
+
+        @toolcell.tool
+        def say(how: str) -> typing.Any:
+            """Says."""
+            toolcell.progress(broken)
+            return {"text": broken, "json": {broken: [broken]}, "output": toolcell.Output(broken, summary=broken)}[how]
+
+        with testing.host():
+            self.assertEqual(testing.call(say, {"how": "text"}).text, "a\ufffdo")
+            self.assertEqual(testing.call(say, {"how": "json"}).structured, {"a\ufffdo": ["a\ufffdo"]})
+            called = testing.call(say, {"how": "output"})
+            self.assertEqual((called.text, called.summary), ("a\ufffdo", "a\ufffdo"))
 
     def test_a_question_stops_the_tool_until_it_is_answered(self):
         @toolcell.tool
@@ -304,9 +323,18 @@ class Builds(unittest.TestCase):
             ({"pyproject_dot_toml": "["}, "pyproject.toml: "),
             ({"pyproject_dot_toml": "[tool.toolcell]"}, "name the project"),
             ({"pyproject_dot_toml": "[project]\nname='a'\n[tool.toolcell]\nmain='a'"}, "has no main"),
+            ({"pyproject_dot_toml": "tool = 1"}, "tool is not a table"),
+            ({"pyproject_dot_toml": "[tool]\ntoolcell = 'a'"}, "toolcell is not a table"),
+            ({"pyproject_dot_toml": "[project]\nname=['a']"}, "name the project"),
+            ({"pyproject_dot_toml": "[project]\nname='a'\n[tool.toolcell]\nmodule=1"}, "1 is no name of a module"),
             ({"pyproject_dot_toml": "[project]\nname='a'"}, "there is no module tool"),
             ({"pyproject_dot_toml": "[project]\nname='a'", "tool_dot_py": "def ("}, "tool.py:1: "),
         ]:
             with self.assertRaisesRegex(build.Refused, words):
                 place = self.project(**files)
                 build.build(place, place, place, place / "out", place)
+
+    def test_a_source_has_the_encoding_that_it_declares(self):
+        place = self.project(tool_dot_py="") / "tool.py"
+        place.write_bytes(b"# coding: latin-1\nname = '\xe4'\n")
+        self.assertEqual(build.text_of(place), "# coding: latin-1\nname = 'ä'\n")

@@ -38,9 +38,10 @@ def _camel(word):
 
 def _to_wit(error):
     kind = getattr(types, f"ErrorClass_{_camel(error.kind)}")() if error.kind in CLASSES else None
-    after = None if error.retry_after is None else int(error.retry_after * 1000)
+    after = None if error.retry_after is None else max(0, int(error.retry_after * 1000))
     kind = kind or types.ErrorClass_Other(error.kind)
-    return types.ToolError(kind, error.code, error.message, error.detail, after)
+    detail = None if error.detail is None else _output.clean(str(error.detail))
+    return types.ToolError(kind, _output.clean(str(error.code)), _output.clean(error.message), detail, after)
 
 
 def _from_wit(error):
@@ -76,13 +77,13 @@ class Host:
     """What `_host.current()` is in a component."""
 
     def progress(self, *update):
-        _progress.report(_progress.Update(*update))
+        _progress.report(_progress.Update(*(_output.clean(part) if isinstance(part, str) else part for part in update)))
 
     def partial_result(self, content):
         return _progress.partial_result(content)
 
     def log(self, level, message, fields):
-        _log.log(_log.Level[level.upper()], message, fields)
+        _log.log(_log.Level[level.upper()], _output.clean(message), fields and _output.clean(fields))
 
     def cancellation_requested(self):
         reason = _cancellation.requested()
@@ -95,7 +96,7 @@ class Host:
         _checked(lambda: _modifiers.modify(key, value))
 
     def create_artifact(self, name, media_type):
-        return _Artifact(_checked(lambda: _artifacts.create(name, media_type)))
+        return _Artifact(_checked(lambda: _artifacts.create(_output.clean(name), media_type)))
 
     def responses(self):
         return _interaction.responses()
@@ -104,7 +105,7 @@ class Host:
         return _interaction.resume_state()
 
     def ask(self, key, message, schema, state):
-        _interaction.ask([_interaction.InputRequest(key, message, schema)], state)
+        _interaction.ask([_interaction.InputRequest(key, _output.clean(message), schema)], state)
 
     def list_tools(self):
         return [(found.name, found.description) for found in _tools.list()]
@@ -180,7 +181,7 @@ class _ToHost(logging.Handler):
         level = level if level in ("debug", "info", "warn", "error") else "info"
         fields = {name: value for name, value in vars(record).items() if name not in self._own}
         try:
-            fields = json.dumps(fields, default=repr) if fields else None
+            fields = json.dumps(fields, default=repr, ensure_ascii=False) if fields else None
             _host.current().log(level, self.format(record), fields)
         except Exception:
             self.handleError(record)

@@ -2,9 +2,25 @@
 
 import base64
 import json
+import re
 
 from . import _schema
 from ._errors import ToolError
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def clean(words):
+    """Returns a text that UTF-8 has, with U+FFFD for each lone surrogate: one of those would end the call as a crash.
+
+    File names and bytes that were decoded with `surrogateescape` have them.
+    """
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", words)
+    return words
 
 
 def text(words):
@@ -55,17 +71,18 @@ class Output:
 
 def dumps(value):
     # Numbers that JSON does not have are an error here, where the traceback shows who made them.
-    return json.dumps(_schema.encode(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return clean(json.dumps(_schema.encode(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def outcome(value):
     """Returns the outcome of a returned value, as `(case, payload)`."""
     if isinstance(value, str):
-        return "text", value
+        return "text", clean(value)
     if value is None:
         value = Output()
     if not isinstance(value, Output):
         return "json", dumps(value)
     structured = None if value.structured is None else dumps(value.structured)
-    found = {"content": dumps(value.blocks), "structured": structured, "ui_summary": value.summary}
+    summary = None if value.summary is None else clean(value.summary)
+    found = {"content": dumps(value.blocks), "structured": structured, "ui_summary": summary}
     return ("success", found) if value.missing is None else ("partial", (found, value.missing))

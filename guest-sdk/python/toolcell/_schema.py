@@ -296,6 +296,8 @@ def marked(hint, place, found=None):
             found[place] = "write"
         else:
             marked(args[0], place, found)
+    elif isinstance(hint, typing.NewType):
+        marked(hint.__supertype__, place, found)
     elif isinstance(hint, type) and issubclass(hint, PurePath):
         found[place] = "read"
     elif origin in _UNIONS:

@@ -201,3 +201,23 @@ test('an artifact is written in chunks', () => {
   const [{ bytes, isFinished }] = testing.artifacts();
   assert.deepEqual([[...bytes], isFinished], [[97, 44, 98], true]);
 });
+
+test('text that is no UTF-8 reaches the host with marks in its place, and nothing that is thrown is a crash', () => {
+  const broken = 'a\ud800b';
+  assert.equal(run(() => broken), 'a\ufffdb');
+  // A backslash before `ud800` is text, and a pair is a character.
+  const kept = { '\ud800': '\\ud800', pair: '\ud83d\ude00', escaped: '\\\ud800' };
+  assert.deepEqual(run(() => kept), { '\ufffd': '\\ud800', pair: '\ud83d\ude00', escaped: '\\\ufffd' });
+  assert.deepEqual(run(() => sdk.output({ structured: { broken }, summary: broken })).summary, 'a\ufffdb');
+  sdk.progress(broken);
+  sdk.log.info(broken, { broken });
+  assert.equal(JSON.stringify([testing.progress(), testing.logs()]).includes('\\ud800'), false);
+  const failed = failure(() => {
+    throw new ToolError(7, broken, { detail: { toString: () => broken }, retryAfterMs: -1.5 });
+  });
+  assert.deepEqual([failed.code, failed.message, failed.detail, failed.retryAfterMs], ['7', 'a\ufffdb', 'a\ufffdb', 0]);
+  const odd = failure(() => {
+    throw Object.create(null);
+  });
+  assert.equal(odd.message, 'what was thrown has no text');
+});

@@ -77,6 +77,7 @@ fn says(place: &Path) {
     assert_ne!(speak("random", &[]).stdout, speak("random", &[]).stdout);
     assert!(speak("context", &[]).stderr.contains("branch = {\"name\":\"fix\"}"));
     assert_eq!(speak("bytes", &[]).stdout, "größe €😀\n");
+    assert_eq!(speak("broken", &[]).stdout, "a\u{fffd}o\n");
     let output = speak("output", &["--json"]).json();
     assert_eq!(output["content"][0]["text"], "block");
     assert_eq!((&output["content"][1]["name"], &output["content"][1]["size_bytes"]), (&json!("a.csv"), &json!(5)));
@@ -136,6 +137,11 @@ fn a_build_refuses_what_would_not_run() {
     let tool = std::fs::read_to_string(&source).unwrap();
     std::fs::write(place.join("beside.js"), "export const beside = 1;\n").unwrap();
     std::fs::write(project.join(".toolcell/own.js"), "export const own = 1;\n").unwrap();
+    std::fs::create_dir(place.join("a:b")).unwrap();
+    std::fs::write(place.join("a:b/beside.js"), "export const beside = 1;\n").unwrap();
+    std::fs::create_dir_all(project.join("vendor/target")).unwrap();
+    std::fs::write(project.join("vendor/Cargo.toml"), "").unwrap();
+    std::fs::write(project.join("vendor/target/made.js"), "export const made = 1;\n").unwrap();
     let cases = [
         // Types of JSDoc and of the schemas.
         (tool.replace("text.split", "text.splitt"), "src/tool.js(8,"),
@@ -151,6 +157,15 @@ fn a_build_refuses_what_would_not_run() {
         // No source, because toolcell writes this folder.
         (
             format!("// @ts-nocheck\nimport {{ own }} from '../.toolcell/own.js';\nconsole.log(own);\n{tool}"),
+            "lies outside of the project",
+        ),
+        (
+            format!("// @ts-nocheck\nimport {{ beside }} from '../../a:b/beside.js';\nconsole.log(beside);\n{tool}"),
+            "lies outside of the project",
+        ),
+        // No digest of the sources has these.
+        (
+            format!("// @ts-nocheck\nimport {{ made }} from '../vendor/target/made.js';\nconsole.log(made);\n{tool}"),
             "lies outside of the project",
         ),
         (tool.replace("export default", "export const kit ="), "default"),

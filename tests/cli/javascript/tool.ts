@@ -5,7 +5,7 @@ import {
 const speak = tool({
   name: 'speak',
   description: 'Says what a tool can say.',
-  input: { mode: t.choice(['progress', 'log', 'random', 'context', 'partial', 'output', 'bytes']), times: t.optional(t.integer(), 3) },
+  input: { mode: t.choice(['progress', 'log', 'random', 'context', 'partial', 'output', 'bytes', 'broken']), times: t.optional(t.integer(), 3) },
   run({ mode, times }, { attempt }) {
     switch (mode) {
       case 'progress':
@@ -26,6 +26,8 @@ const speak = tool({
         const content = [{ type: 'text', text: 'block' }, artifact('a.csv', 'text/csv', ['a,', 'ö\n'])];
         return output({ content, structured: { a: 1 }, summary: 'one line' });
       }
+      case 'broken':
+        return 'a\ud800o';
       case 'bytes':
         return new TextDecoder().decode(new TextEncoder().encode('größe €😀'));
     }

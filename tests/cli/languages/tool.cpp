@@ -8,6 +8,7 @@ static Output all(const Call &call) {
     log(TOOLCELL_INFO, "read " + std::to_string(text.size()) + " bytes");
     if (canceled()) return Failure{TOOLCELL_CANCELED, "stopped", "stopped"};
     if (text == "fail") return Failure{TOOLCELL_RATE_LIMITED, "slow", "wait " + std::to_string(call.attempt()), "why", 5};
+    if (text == "bytes") return std::string("a\xe4o");
     if (text == "ask") {
         auto found = answer("who", "Who are you?", R"({"type":"object","properties":{"name":{"type":"string"}}})");
         return found ? (*found)["content"]["name"].string() : std::string("asked");

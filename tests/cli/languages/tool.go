@@ -29,6 +29,8 @@ func all(call *toolcell.Call, input Input) (any, error) {
 	switch input.Text {
 	case "fail":
 		return nil, fmt.Errorf("wrapped: %w", toolcell.Errorf(toolcell.RateLimited, "slow", "wait %d", call.Attempt))
+	case "bytes":
+		return "a\xe4o", nil
 	case "panic":
 		panic("on purpose")
 	case "ask":

@@ -16,6 +16,7 @@ fn all(call: *toolcell.Call, input: All) !toolcell.Output {
     toolcell.log(.info, "read {d} bytes", .{input.text.len});
     if (toolcell.canceled() != null) return toolcell.fail(.canceled, "stopped", "stopped", .{});
     if (std.mem.eql(u8, input.text, "fail")) return toolcell.fail(.rate_limited, "slow", "wait {d}", .{call.attempt});
+    if (std.mem.eql(u8, input.text, "bytes")) return toolcell.text("{s}", .{"a\xe4o"});
     if (std.mem.eql(u8, input.text, "error")) return error.OutOfOrder;
     if (std.mem.eql(u8, input.text, "ask")) {
         const Name = struct { name: []const u8 };

@@ -42,7 +42,7 @@ def scan(path: Path) -> Lines:
 
 
 @tool
-def fail(how: Literal["bug", "own", "exit", "deep"]) -> str:
+def fail(how: Literal["bug", "own", "exit", "deep", "bytes", "text"]) -> str:
     """Fails."""
     match how:
         case "bug":
@@ -51,6 +51,10 @@ def fail(how: Literal["bug", "own", "exit", "deep"]) -> str:
             raise ToolError("there is none", code="not_found", kind="invalid_arguments")
         case "deep":
             return fail(how)
+        case "bytes":
+            raise ToolError(b"a\xe4o".decode(errors="surrogateescape"), code="broken", detail={"a": 1}, retry_after=-1)
+        case "text":
+            return b"a\xe4o".decode(errors="surrogateescape")
     raise SystemExit(3)
 
 

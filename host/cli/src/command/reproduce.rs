@@ -10,10 +10,10 @@ use crate::toolchain::{self, BuildSettings, Lang, Preference, Search};
 
 use super::show;
 
-/// Folders that a build makes, and that are no sources.
+/// Folders that a build makes, and that are no sources, beside [`OUTPUT`].
 const MADE: [&str; 7] = [".git", ".venv", "venv", "__pycache__", "zig-out", ".zig-cache", ".toolcell"];
-/// Another one, in the folder of a project: elsewhere it can be a module of the sources.
-const TARGET: &str = "target";
+/// Made in the tool's folder, and beside a manifest of cargo. Elsewhere a folder of this name has sources.
+const OUTPUT: &str = "target";
 /// Maximum number and size of the files that are copied.
 const FILES_MAX: usize = 100_000;
 const BYTES_MAX: u64 = 1 << 30;
@@ -29,7 +29,7 @@ pub(super) fn is_reproducible(folder: &Path, home: &Home, built: &[u8]) -> anyho
     let place_path = place.path().canonicalize().context("cannot find the folder of the second build")?;
     let copy = place_path.join("copy").join(folder.file_name().unwrap_or("tool".as_ref()));
     let (mut files, mut bytes) = (0, 0);
-    copy_folder(&folder, &copy, &mut files, &mut bytes)?;
+    copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
     let mut settings =
         BuildSettings::new(Search::new(Preference::from_env()?, home.cache()), place_path.join("builds"));
     // Of its own, so that nothing is taken from the first build.
@@ -41,17 +41,18 @@ pub(super) fn is_reproducible(folder: &Path, home: &Home, built: &[u8]) -> anyho
     Ok(again == built)
 }
 
-fn copy_folder(from: &Path, to: &Path, files: &mut usize, bytes: &mut u64) -> anyhow::Result<()> {
+/// `top`: whether `from` is the tool's own folder.
+fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut usize, bytes: &mut u64) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     let unreadable = || format!("cannot copy {}", from.display());
-    let is_project = Lang::of(from).is_some();
+    let has_output = top || from.join("Cargo.toml").is_file();
     for entry in fs::read_dir(from).with_context(unreadable)? {
         let entry = entry.with_context(unreadable)?;
         let (name, kind) = (entry.file_name(), entry.file_type().with_context(unreadable)?);
         let (source, copy) = (entry.path(), to.join(&name));
         if kind.is_dir() {
-            if !MADE.iter().any(|made| name == *made) && !(is_project && name == TARGET) {
-                copy_folder(&source, &copy, files, bytes)?;
+            if !MADE.iter().any(|made| name == *made) && !(has_output && name == OUTPUT) {
+                copy_folder(&source, &copy, false, files, bytes)?;
             }
             continue;
         }
@@ -86,15 +87,18 @@ mod tests {
         fs::write(from.join("Cargo.toml"), "").unwrap();
         fs::write(from.join("src/lib.rs"), "fn").unwrap();
         fs::write(from.join("src/target/mod.rs"), "fn").unwrap();
+        fs::create_dir_all(from.join("vendor/other/target")).unwrap();
+        fs::write(from.join("vendor/other/Cargo.toml"), "").unwrap();
         std::os::unix::fs::symlink("src/lib.rs", from.join("link")).unwrap();
         let to = root.path().join("b");
-        copy_folder(&from, &to, &mut 0, &mut 0).unwrap();
+        copy_folder(&from, &to, true, &mut 0, &mut 0).unwrap();
         assert_eq!(fs::read_to_string(to.join("link")).unwrap(), "fn");
-        assert!(!to.join("target").exists() && to.join("src/target/mod.rs").is_file());
-        assert!(copy_folder(&from, &root.path().join("c"), &mut { FILES_MAX }, &mut 0).is_err());
+        assert!(!to.join("target").exists() && !to.join("vendor/other/target").exists());
+        assert!(to.join("src/target/mod.rs").is_file(), "a module may have this name");
+        assert!(copy_folder(&from, &root.path().join("c"), true, &mut { FILES_MAX }, &mut 0).is_err());
         // A file with a large hole is not copied before it is counted.
         fs::File::create(from.join("large")).unwrap().set_len(BYTES_MAX + 1).unwrap();
-        assert!(copy_folder(&from, &root.path().join("d"), &mut 0, &mut 0).is_err());
+        assert!(copy_folder(&from, &root.path().join("d"), true, &mut 0, &mut 0).is_err());
         assert!(!root.path().join("d/large").exists());
     }
 }

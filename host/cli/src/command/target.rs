@@ -272,8 +272,8 @@ fn building(folder: &Path) -> Vec<String> {
             "macros, its own and those of everything that it depends on.".to_owned(),
         ],
     };
-    let search =
-        Home::find().map(|home| Search { dir: folder.to_owned(), ..Search::new(Preference::Any, home.cache()) });
+    let preference = Preference::from_env().unwrap_or_default();
+    let search = Home::find().map(|home| Search { dir: folder.to_owned(), ..Search::new(preference, home.cache()) });
     let fetches = lang.zip(search.ok()).map(|(lang, search)| lang.fetches(&search)).unwrap_or_default();
     rows.extend(fetches.into_iter().map(|fetch| format!("It fetches {fetch}.")));
     rows

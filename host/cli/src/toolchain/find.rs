@@ -19,7 +19,10 @@ pub const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 /// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
 pub(super) const PROBE: Duration = Duration::from_secs(20);
 
-/// Time limit of `rustup target add`: about 30 MB over a slow connection. Without a network, rustup's own retries take
+/// What `rustup target add` fetches, for people.
+pub(super) const TARGET_SIZE: &str = "some 30 MB";
+
+/// Time limit of `rustup target add`, over a slow connection. Without a network, rustup's own retries take
 /// most of it.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
@@ -237,7 +240,7 @@ fn through_rustup(search: &Search, say: Say) -> Result<Toolchain> {
     if search.offline {
         bail!("rustup would have to download {TARGET}, and downloads are not allowed");
     }
-    say(&format!("adding Rust's target {TARGET}: rustup target add {TARGET}"));
+    say(&format!("adding Rust's target {TARGET}, {TARGET_SIZE}: rustup target add {TARGET}"));
     let mut add = search.command(&rustup);
     add.args(["target", "add", TARGET]);
     let mut last = String::new();
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "adding Rust's target wasm32-wasip2: rustup target add wasm32-wasip2",
+                "adding Rust's target wasm32-wasip2, some 30 MB: rustup target add wasm32-wasip2",
                 "info: downloading component 'rust-std'"
             ]
         );

@@ -14,7 +14,7 @@ use super::process::Stream;
 use super::record::{self, Made};
 use super::room::{Room, checked};
 use super::sources::Listing;
-use super::{Say, build_cache, process};
+use super::{Say, build_cache, process, project};
 
 /// Makes the component of a [`Job`], and returns its file.
 pub(super) type Compile<'a> = &'a dyn Fn(&Job, Say) -> Result<PathBuf>;
@@ -54,6 +54,18 @@ impl Job<'_> {
     /// Runs a step; its failure has what it printed.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
         checked(command, None, &[Stream::Err], say).with_context(|| format!("{} does not build", self.name))
+    }
+
+    /// Writes those of the project's local files that are missing or of another version of toolcell, so that its tests use
+    /// the SDK of the build.
+    pub(super) fn refresh(&self, files: Vec<(String, String)>) -> Result<()> {
+        for (path, text) in files {
+            let file = self.dir.join(path);
+            if std::fs::read_to_string(&file).ok().as_deref() != Some(text.as_str()) {
+                project::write(&file, &text)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the component of a core module, which uses WASI preview 1 or nothing, into `work`. `world`: the world of

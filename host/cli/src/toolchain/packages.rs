@@ -17,6 +17,9 @@ use super::{Say, TARGET, sysroot};
 /// cargo.
 pub(super) const NAMES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "ca-certificates"];
 
+/// The size of these packages and of what they need, for people.
+pub(super) const PACKAGES_SIZE: &str = "some 240 MB";
+
 /// The release whose wasi-libc is new enough. Bookworm's own claims memory that is already in use, so that every file
 /// operation of a guest linked with it fails. The package is for all architectures and depends on nothing.
 const WASI_LIBC_SUITE: &str = "trixie-backports";
@@ -101,7 +104,7 @@ impl<'a> Apt<'a> {
 
     fn install_missing(&self, say: Say) -> Result<()> {
         if !self.missing(&NAMES)?.is_empty() {
-            say(&format!("installing {}: some 240 MB with what they need", NAMES.join(", ")));
+            say(&format!("installing {}: {PACKAGES_SIZE} with what they need", NAMES.join(", ")));
             // All of them, because the compiler and the sources must be of one version.
             self.install(&NAMES, say)?;
         }

@@ -125,7 +125,10 @@ impl SetUp<'_> {
         pip.args(["--target", "python", "--requirement"]).arg(&list);
         // An own folder needs no advice on the system's packages.
         pip.env("PIP_ROOT_USER_ACTION", "ignore");
-        self.run(pip, say)
+        self.run(pip, say).map_err(|error| match error.to_string().contains("No module named pip") {
+            true => error.context("python3 has no pip: install it, on Debian with `sudo apt-get install python3-pip`"),
+            false => error,
+        })
     }
 
     /// Installs what a lock file of npm pins, with the hash of each package, into `node_modules/` of the room. Scripts
@@ -163,6 +166,11 @@ pub(super) fn checked(command: Command, limit: Option<Duration>, said: &[Stream]
     Ok(())
 }
 
+/// A sentence for each of `rooms` that a build fetches.
+pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
+    rooms.iter().filter(|room| !room.is_ready(search)).map(|room| room.sentence()).collect()
+}
+
 /// What `toolcell doctor` says of a language whose toolchain is in `rooms`.
 pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding {
     // Its subject begins with "the": a language that nobody uses here is no fault of the machine.
@@ -187,4 +195,34 @@ pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding 
     }
     let detail = format!("the first build fetches {}", list(&Room::sentence, &missing));
     Finding { subject, state: State::Absent, detail, fix: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Preference;
+    use super::super::standin::Programs;
+    use super::*;
+
+    #[test]
+    fn a_python_without_pip_is_told_how_to_get_it() {
+        let room = Room {
+            name: "thing-1",
+            contents: "Thing 1",
+            registry: "PyPI",
+            download_mb: 1,
+            disk_mb: 1,
+            needs: &[("python3", "install Python")],
+            set_up: |set_up, say| set_up.pip("thing==1\n", say),
+        };
+        let ready = |script: &str| {
+            let programs = Programs::new().with("python3", script);
+            format!("{:#}", room.ready(&programs.search(Preference::Any), &mut |_| ()).unwrap_err())
+        };
+        let error = ready("echo '/usr/bin/python3: No module named pip' >&2; exit 1");
+        assert!(
+            error.starts_with("set up Thing 1: python3 has no pip: install it, on Debian with `sudo apt-get"),
+            "{error}"
+        );
+        assert!(!ready("echo 'no route' >&2; exit 1").contains("has no pip"));
+    }
 }

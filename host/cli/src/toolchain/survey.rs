@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::find::{PROBE, Search, installed, remedy};
-use super::packages::{Apt, NAMES};
+use super::find::{PROBE, Search, TARGET_SIZE, installed, remedy};
+use super::packages::{Apt, NAMES, PACKAGES_SIZE};
 use super::{Preference, TARGET, process, sysroot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +25,45 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// Returns the verdict first, then each way to a toolchain.
-pub(super) fn survey(search: &Search) -> Vec<Finding> {
+/// All ways to a toolchain, in the order in which a build tries them.
+fn ways(search: &Search) -> [Finding; 3] {
     let installed = by_installed(search);
     let rustup = by_rustup(search, installed.state);
-    let ways = [installed, rustup, by_packages(search)];
-    let [installed, rustup, packages] = &ways;
-    let allowed: &[&Finding] = match search.preference {
-        Preference::Any => &[installed, packages, rustup],
-        Preference::Installed => &[installed],
-        Preference::Rustup => &[installed, rustup],
-        Preference::Packages => &[packages],
-    };
+    [installed, rustup, by_packages(search)]
+}
+
+/// The ways that the user allows.
+fn allowed(preference: Preference, [installed, rustup, packages]: &[Finding; 3]) -> Vec<&Finding> {
+    match preference {
+        Preference::Any => vec![installed, rustup, packages],
+        Preference::Installed => vec![installed],
+        Preference::Rustup => vec![installed, rustup],
+        Preference::Packages => vec![packages],
+    }
+}
+
+/// What a build fetches, with the size, if no way is ready yet; `None` if one is, or if there is none.
+pub(super) fn fetches(search: &Search) -> Option<String> {
+    let ways = ways(search);
+    let allowed = allowed(search.preference, &ways);
+    if allowed.iter().any(|way| way.state == State::Ready) {
+        return None;
+    }
+    let possible = allowed.iter().filter(|way| way.state == State::Absent);
+    let parts: Vec<String> = possible
+        .filter_map(|way| match way.subject.as_str() {
+            RUSTUP => Some(format!("Rust's target {TARGET} from rustup: {TARGET_SIZE}")),
+            PACKAGES => Some(format!("packages of the system, which root installs: {PACKAGES_SIZE}")),
+            _ => None,
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", or else "))
+}
+
+/// Returns the verdict first, then each way to a toolchain.
+pub(super) fn survey(search: &Search) -> Vec<Finding> {
+    let ways = ways(search);
+    let allowed = allowed(search.preference, &ways);
     let ready = allowed.iter().find(|finding| finding.state == State::Ready);
     let possible = allowed.iter().find(|finding| finding.state == State::Absent);
     let verdict = match (ready, possible) {
@@ -175,6 +202,20 @@ mod tests {
             .with("dpkg-query", "echo 'cargo-web installed'");
         let findings = survey(&programs.search(Preference::Packages));
         assert_eq!(verdict(&findings).1, "the first build sets up the target from the system's packages");
+        assert_eq!(
+            fetches(&programs.search(Preference::Any)).unwrap(),
+            "packages of the system, which root installs: some 240 MB"
+        );
+        // A build tries rustup before the packages.
+        let programs = programs.with("rustup", "exit 9");
+        let findings = survey(&programs.search(Preference::Any));
+        assert_eq!(verdict(&findings).1, "the first build sets up the target from rustup");
+        assert_eq!(
+            fetches(&programs.search(Preference::Any)).unwrap(),
+            "Rust's target wasm32-wasip2 from rustup: some 30 MB, or else packages of the system, which root installs: \
+             some 240 MB"
+        );
+        assert_eq!(fetches(&programs.search(Preference::Installed)), None);
         let last = findings.last().unwrap();
         assert!(
             last.detail
@@ -189,6 +230,7 @@ mod tests {
         std::fs::write(programs.dir().join("libstd-1.rlib"), "").unwrap();
         let findings = survey(&programs.search(Preference::Any));
         assert_eq!(verdict(&findings), (State::Ready, "through the installed Rust's target", None));
+        assert_eq!(fetches(&programs.search(Preference::Any)), None);
         assert_eq!(findings[2].detail, "no rustup on PATH");
     }
 

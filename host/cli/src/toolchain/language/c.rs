@@ -1,22 +1,20 @@
 //! C, and what C++ and Zig share with it: Zig's compiler, the SDK's functions, and the world of a component.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
+use super::super::make::Job;
 use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::{File, Language};
-
-pub(super) struct C;
+use super::File;
+use super::fetched::{Fetched, every_name};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
 pub(in super::super) static ZIG: Room = Room {
@@ -67,50 +65,21 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-impl Language for C {
-    fn name(&self) -> &'static str {
-        "c"
-    }
-
-    fn title(&self) -> &'static str {
-        "C"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["tool.c"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        local_files(sdk, &["c"])
-    }
-
-    fn sdk(&self) -> &'static [File] {
-        SDK
-    }
-
-    fn test_command(&self) -> &'static str {
-        "make test"
-    }
-
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![&ZIG]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["target"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(self, dir, settings, &compile, say)
-    }
-}
+pub(super) static C: Fetched = Fetched {
+    name: "c",
+    title: "C",
+    marks: &["tool.c"],
+    tool: TOOL,
+    local_files: |sdk| local_files(sdk, &["c"]),
+    refuses_name: every_name,
+    sdk: SDK,
+    test_command: "make test",
+    room: &ZIG,
+    made_beside: &["./target"],
+    steering: &[],
+    beside: |dir| included(dir, "c"),
+    compile,
+};
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
@@ -174,6 +143,46 @@ pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<String>
     }
     found.sort();
     Ok(found)
+}
+
+/// Maximum number of files that are looked at for what they include, and bytes of each that are read.
+const INCLUDING_MAX: usize = 1000;
+const INCLUDING_BYTES_MAX: u64 = 1 << 20;
+
+/// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"`, and the headers
+/// that those name. A path that a macro makes is not found.
+pub(super) fn included(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut open: Vec<PathBuf> =
+        project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(file) = open.pop() {
+        let Ok(file) = file.canonicalize() else { continue };
+        if seen.len() == INCLUDING_MAX || !file.is_file() || !seen.insert(file.clone()) {
+            continue;
+        }
+        let folders = [file.parent().unwrap_or(dir), dir];
+        let text = beginning(&file);
+        let named = text.lines().filter_map(included_in);
+        open.extend(named.flat_map(|name| folders.map(|folder| folder.join(name))));
+    }
+    seen.into_iter().filter(|file| !file.starts_with(dir)).collect()
+}
+
+/// The path in a line that includes a file.
+fn included_in(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+    let end = if rest.starts_with('<') { '>' } else { '"' };
+    let name = rest.strip_prefix(['<', '"'])?;
+    Some(name.split_once(end)?.0)
+}
+
+/// As much of a file as is looked at; empty if it cannot be read.
+fn beginning(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file);
+    // A read that fails leaves what came before it.
+    let _ = opened.and_then(|opened| opened.take(INCLUDING_BYTES_MAX).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Where `make` and editors find the SDK.

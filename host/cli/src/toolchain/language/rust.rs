@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::super::build::{self, BuildSettings, Built, quoted};
 use super::super::find::Search;
 use super::super::project::Kind;
-use super::super::room::Room;
+use super::super::room::{self, Room};
 use super::super::sources::Scope;
 use super::super::survey::{self, Finding};
 use super::super::{Say, c_code, sdk};
@@ -161,6 +161,12 @@ impl Language for Rust {
     /// A compiler for C, if the package in the folder of the search asks for one. Cargo's own toolchain is `find`'s.
     fn rooms(&self, search: &Search) -> Vec<&'static Room> {
         if c_code::is_wanted(&search.dir) { vec![&ZIG] } else { Vec::new() }
+    }
+
+    fn fetches(&self, search: &Search) -> Vec<String> {
+        // rustup's programs run the toolchain that a file in the current folder names, which can be in that folder.
+        let elsewhere = Search { dir: "/".into(), ..search.clone() };
+        survey::fetches(&elsewhere).into_iter().chain(room::missing(&self.rooms(search), search)).collect()
     }
 
     fn scope(&self, dir: &Path) -> Scope {

@@ -5,15 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built, quoted};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::{self, Kind};
+use super::super::build::quoted;
+use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::{File, Language};
-
-pub(super) struct TypeScript;
+use super::File;
+use super::fetched::{Fetched, every_name, nothing};
 
 const TOOL: &[File] = &[
     ("package.json", include_str!("../template/typescript/package.json")),
@@ -42,6 +39,7 @@ const SDK: &[File] = files![
     "guest-sdk/typescript/schema.js",
     "guest-sdk/typescript/testing.d.ts",
     "guest-sdk/typescript/testing.js",
+    "guest-sdk/typescript/text.js",
     "guest-sdk/typescript/toolchain/package-lock.json",
     "guest-sdk/typescript/toolchain/package.json",
     "guest-sdk/typescript/toolkit.js",
@@ -69,55 +67,24 @@ pub(super) static ROOM: Room = Room {
 /// The folder of a project where it finds the SDK, by the `imports` of its package.json.
 const LOCAL: &str = ".toolcell";
 
-impl Language for TypeScript {
-    fn name(&self) -> &'static str {
-        "typescript"
-    }
+pub(super) static TYPESCRIPT: Fetched = Fetched {
+    name: "typescript",
+    title: "TypeScript",
+    marks: &["package.json", "tsconfig.json"],
+    tool: TOOL,
+    local_files,
+    refuses_name: every_name,
+    sdk: SDK,
+    test_command: "npm test",
+    room: &ROOM,
+    made_beside: MADE_BESIDE,
+    steering: STEERING,
+    beside: nothing,
+    compile,
+};
 
-    fn title(&self) -> &'static str {
-        "TypeScript"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["package.json", "tsconfig.json"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        local_files(sdk)
-    }
-
-    fn sdk(&self) -> &'static [File] {
-        SDK
-    }
-
-    fn test_command(&self) -> &'static str {
-        "npm test"
-    }
-
-    fn rooms(&self, _search: &Search) -> Vec<&'static Room> {
-        vec![&ROOM]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        // `build.mjs` refuses modules of this folder.
-        &["./.toolcell"]
-    }
-
-    fn steering(&self) -> &'static [&'static str] {
-        STEERING
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(&Self, dir, settings, &compile, say)
-    }
-}
+/// `build.mjs` refuses modules of this folder.
+pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 
 /// What esbuild and tsc read from a project's folder and those above it.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
@@ -161,16 +128,10 @@ pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     Ok(component)
 }
 
-/// Replaces those of another version of toolcell, so that tests use the SDK of the build.
+/// The local files, and where tests find the toolchain.
 fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
     let mut texts = local_files(job.sdk)?;
     let place = toolchain.to_str().with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
     texts.push((format!("{LOCAL}/toolchain"), format!("{place}\n")));
-    for (name, text) in texts {
-        let file = job.dir.join(name);
-        if std::fs::read_to_string(&file).ok().as_deref() != Some(text.as_str()) {
-            project::write(&file, &text)?;
-        }
-    }
-    Ok(())
+    job.refresh(texts)
 }

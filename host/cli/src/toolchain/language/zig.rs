@@ -6,16 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::super::Say;
-use super::super::build::{BuildSettings, Built};
-use super::super::find::Search;
-use super::super::make::{self, Job};
-use super::super::project::Kind;
-use super::super::room::Room;
+use super::super::make::Job;
 use super::super::sdk::files;
+use super::File;
 use super::c::{WORLD, ZIG, include, local_files, note_program, sdk_sources, zig};
-use super::{File, Language};
-
-pub(super) struct Zig;
+use super::fetched::{Fetched, every_name, nothing};
 
 const TOOL: &[File] = &[
     ("tool.zig", include_str!("../template/zig/tool.zig")),
@@ -24,51 +19,22 @@ const TOOL: &[File] = &[
     (".gitignore", include_str!("../template/c/gitignore")),
 ];
 
-impl Language for Zig {
-    fn name(&self) -> &'static str {
-        "zig"
-    }
-
-    fn title(&self) -> &'static str {
-        "Zig"
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["tool.zig"]
-    }
-
-    fn template(&self, kind: Kind) -> &'static [File] {
-        match kind {
-            Kind::Tool => TOOL,
-            Kind::Hook => &[],
-        }
-    }
-
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
-        local_files(sdk, &["c"])
-    }
-
-    /// Its own file. Those of C are carried for C.
-    fn sdk(&self) -> &'static [File] {
-        files!["guest-sdk/zig/toolcell.zig"]
-    }
-
-    fn test_command(&self) -> &'static str {
-        "make test"
-    }
-
-    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
-        vec![&ZIG]
-    }
-
-    fn made_beside(&self) -> &'static [&'static str] {
-        &["target", ".zig-cache", "zig-out"]
-    }
-
-    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-        make::build(self, dir, settings, &compile, say)
-    }
-}
+pub(super) static LANGUAGE: Fetched = Fetched {
+    name: "zig",
+    title: "Zig",
+    marks: &["tool.zig"],
+    tool: TOOL,
+    local_files: |sdk| local_files(sdk, &["c"]),
+    refuses_name: every_name,
+    // Its own file. Those of C are carried for C.
+    sdk: files!["guest-sdk/zig/toolcell.zig"],
+    test_command: "make test",
+    room: &ZIG,
+    made_beside: &["./target", ".zig-cache", "zig-out"],
+    steering: &[],
+    beside: nothing,
+    compile,
+};
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");

@@ -1,3 +1,3 @@
-module {{name}}
+module tools/{{name}}
 
 go 1.24

@@ -1,0 +1,221 @@
+package toolcell
+
+import (
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// schemas makes the JSON Schema of what encoding/json reads or writes of a type.
+type schemas struct {
+	// writes: of an answer, where a nil pointer is null.
+	writes bool
+	// around has the named types around the current one, because one that contains itself has no schema here.
+	around []reflect.Type
+}
+
+func inputSchema(t reflect.Type) map[string]any { return schemas{}.of(t) }
+
+func outputSchema(t reflect.Type) map[string]any { return schemas{writes: true}.of(t) }
+
+func implements[I any](t reflect.Type) bool {
+	wanted := reflect.TypeFor[I]()
+	return t.Implements(wanted) || reflect.PointerTo(t).Implements(wanted)
+}
+
+// ownSchema returns the schema of a type that encoding/json does not write by its kind, or nil.
+func ownSchema(t reflect.Type) map[string]any {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return map[string]any{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[json.Number]():
+		return map[string]any{"type": "number"}
+	case t.Kind() == reflect.Interface || t.Kind() == reflect.Pointer:
+		return nil
+	case implements[json.Marshaler](t) || implements[json.Unmarshaler](t):
+		return map[string]any{}
+	case implements[encoding.TextMarshaler](t) || implements[encoding.TextUnmarshaler](t):
+		return map[string]any{"type": "string"}
+	case isBytes(t):
+		return map[string]any{"type": "string", "contentEncoding": "base64"}
+	}
+	return nil
+}
+
+// isBytes says whether encoding/json writes a type in base64.
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
+func (s schemas) of(t reflect.Type) map[string]any {
+	if own := ownSchema(t); own != nil {
+		return own
+	}
+	if t.Name() != "" {
+		if slices.Contains(s.around, t) {
+			panic("toolcell: no JSON Schema for " + t.String() + ", which contains itself: use any in its place")
+		}
+		s.around = append(slices.Clone(s.around), t)
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return s.of(t.Elem())
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return map[string]any{"type": "number"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
+		reflect.Uint32, reflect.Uint64:
+		return map[string]any{"type": "integer"}
+	case reflect.Slice, reflect.Array:
+		return map[string]any{"type": "array", "items": s.of(t.Elem())}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": s.of(t.Elem())}
+	case reflect.Interface:
+		return map[string]any{}
+	case reflect.Struct:
+		properties, required := map[string]any{}, []string{}
+		s.fields(t, true, properties, &required)
+		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	}
+	panic("toolcell: no JSON Schema for " + t.String())
+}
+
+// fields adds those of a struct; always: whether it is there whenever the struct around it is.
+func (s schemas) fields(t reflect.Type, always bool, properties map[string]any, required *[]string) {
+	var embedded []reflect.StructField
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options := tag(field)
+		if name == "" && isEmbedded(field) {
+			embedded = append(embedded, field)
+			continue
+		}
+		if !field.IsExported() || name == "-" && len(options) == 0 {
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		// A field hides those of the same name in embedded structs, which come later.
+		if _, known := properties[name]; known {
+			continue
+		}
+		omitted := slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero")
+		isPointer := field.Type.Kind() == reflect.Pointer
+		property := s.of(field.Type)
+		if slices.Contains(options, "string") {
+			property = map[string]any{"type": "string"}
+		}
+		if s.writes && isPointer && !omitted {
+			property = orNull(property)
+		}
+		if words := field.Tag.Get("description"); words != "" {
+			property["description"] = words
+		}
+		properties[name] = property
+		if always && !isPointer && !omitted {
+			*required = append(*required, name)
+		}
+	}
+	for _, field := range embedded {
+		inner, isPointer := field.Type, field.Type.Kind() == reflect.Pointer
+		if isPointer {
+			inner = inner.Elem()
+		}
+		if slices.Contains(s.around, inner) {
+			panic("toolcell: no JSON Schema for " + inner.String() + ", which contains itself: use any in its place")
+		}
+		within := s
+		within.around = append(slices.Clone(s.around), inner)
+		within.fields(inner, always && !isPointer, properties, required)
+	}
+}
+
+// tag returns the name and the options of the tag json.
+func tag(field reflect.StructField) (name string, options []string) {
+	words := strings.Split(field.Tag.Get("json"), ",")
+	return words[0], words[1:]
+}
+
+// isEmbedded says whether encoding/json takes the fields of a field without a name for those of the struct around it.
+func isEmbedded(field reflect.StructField) bool {
+	inner := field.Type
+	if inner.Kind() == reflect.Pointer {
+		inner = inner.Elem()
+	}
+	return field.Anonymous && inner.Kind() == reflect.Struct && ownSchema(inner) == nil
+}
+
+func orNull(schema map[string]any) map[string]any {
+	if kind, ok := schema["type"].(string); ok {
+		schema["type"] = []string{kind, "null"}
+		return schema
+	}
+	if len(schema) == 0 {
+		return schema
+	}
+	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
+}
+
+// fill puts empty lists and maps in the place of nil ones, which encoding/json writes as null and the schema refuses.
+func fill(value reflect.Value) {
+	t := value.Type()
+	switch value.Kind() {
+	case reflect.Slice:
+		if own := ownSchema(t); value.IsNil() && (own == nil || own["contentEncoding"] != nil) {
+			value.Set(reflect.MakeSlice(t, 0, 0))
+		}
+	case reflect.Map:
+		if value.IsNil() && ownSchema(t) == nil {
+			value.Set(reflect.MakeMap(t))
+		}
+	}
+	if ownSchema(t) != nil {
+		return
+	}
+	switch value.Kind() {
+	case reflect.Pointer:
+		if !value.IsNil() {
+			fill(value.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		if hasInside(t.Elem()) {
+			for i := range value.Len() {
+				fill(value.Index(i))
+			}
+		}
+	case reflect.Map:
+		if hasInside(t.Elem()) {
+			for _, key := range value.MapKeys() {
+				element := reflect.New(t.Elem()).Elem()
+				element.Set(value.MapIndex(key))
+				fill(element)
+				value.SetMapIndex(key, element)
+			}
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			field := t.Field(i)
+			// One with omitzero is left out only while it is nil.
+			_, options := tag(field)
+			if (field.IsExported() || isEmbedded(field)) && !slices.Contains(options, "omitzero") {
+				fill(value.Field(i))
+			}
+		}
+	}
+}
+
+// hasInside says whether a value of this type can have lists or maps in it.
+func hasInside(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+		return true
+	}
+	return false
+}

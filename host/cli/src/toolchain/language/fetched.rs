@@ -1,0 +1,166 @@
+//! The languages whose toolchain toolcell fetches, each as one row: all but Rust.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::super::Say;
+use super::super::build::{BuildSettings, Built};
+use super::super::find::Search;
+use super::super::make::{self, Job};
+use super::super::project::Kind;
+use super::super::room::Room;
+use super::{File, Language};
+
+/// What differs between these languages. The fields are documented at the functions of [`Language`].
+pub(super) struct Fetched {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) marks: &'static [&'static str],
+    /// The template of a tool. Hooks are written in Rust.
+    pub(super) tool: &'static [File],
+    pub(super) local_files: fn(&Path) -> Result<Vec<(String, String)>>,
+    pub(super) refuses_name: fn(&str) -> Option<&'static str>,
+    pub(super) sdk: &'static [File],
+    pub(super) test_command: &'static str,
+    pub(super) room: &'static Room,
+    pub(super) made_beside: &'static [&'static str],
+    pub(super) steering: &'static [&'static str],
+    pub(super) beside: fn(&Path) -> Vec<PathBuf>,
+    /// Makes the component, and returns its file.
+    pub(super) compile: fn(&Job, Say) -> Result<PathBuf>,
+}
+
+/// Of a language that takes every name.
+pub(super) fn every_name(_: &str) -> Option<&'static str> {
+    None
+}
+
+/// Of a language whose builds read the project alone.
+pub(super) fn nothing(_: &Path) -> Vec<PathBuf> {
+    Vec::new()
+}
+
+impl Language for Fetched {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        self.marks
+    }
+
+    fn template(&self, kind: Kind) -> &'static [File] {
+        match kind {
+            Kind::Tool => self.tool,
+            Kind::Hook => &[],
+        }
+    }
+
+    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+        (self.local_files)(sdk)
+    }
+
+    fn refuses_name(&self, name: &str) -> Option<&'static str> {
+        (self.refuses_name)(name)
+    }
+
+    fn sdk(&self) -> &'static [File] {
+        self.sdk
+    }
+
+    fn test_command(&self) -> &'static str {
+        self.test_command
+    }
+
+    fn rooms(&self, _: &Search) -> Vec<&'static Room> {
+        vec![self.room]
+    }
+
+    fn made_beside(&self) -> &'static [&'static str] {
+        self.made_beside
+    }
+
+    fn steering(&self) -> &'static [&'static str] {
+        self.steering
+    }
+
+    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+        (self.beside)(dir)
+    }
+
+    fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+        make::build(self, dir, settings, &self.compile, say)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{c, cpp, go, zig};
+    use super::*;
+    use crate::toolchain::project::write;
+    use crate::toolchain::sources::Listing;
+
+    /// The files whose digests a build of the project in `dir` keeps.
+    fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {
+        let listing = Listing::of(&language.scope(dir), &Listing::default()).unwrap();
+        listing.changes(&Listing::default()).into_iter().map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn a_folder_of_sources_may_be_named_target_if_it_is_not_that_of_the_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["target/native/tests", "deep/target/table"] {
+            write(&path(name), "").unwrap();
+        }
+        for language in [&c::C, &cpp::CPP, &zig::LANGUAGE, &go::GO] {
+            assert_eq!(sources(language, dir.path()), [path("deep/target/table")], "{}", language.name);
+        }
+    }
+
+    #[test]
+    fn headers_beside_the_project_count_with_those_that_they_include() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let dir = place.join("tool");
+        let tool =
+            "#include \"toolcell.h\"\n#include <stdio.h>\n # include \"deep/own.h\"\n#include \"../shared/a.h\"\n";
+        for (name, text) in [
+            ("tool/tool.c", tool),
+            ("tool/tool.cpp", tool),
+            ("tool/deep/own.h", "#include <../shared/c.h>\n#include \"own.h\"\n"),
+            ("shared/a.h", "#pragma once\n#include \"b.h\"\n"),
+            ("shared/b.h", "#include \"a.h\"\n#include \"/none/x.h\"\n"),
+            ("shared/c.h", ""),
+            ("shared/other.h", ""),
+        ] {
+            write(&place.join(name), text).unwrap();
+        }
+        for language in [&c::C, &cpp::CPP] {
+            let found = sources(language, &dir);
+            let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
+            let expected = ["a.h", "b.h", "c.h"].map(|name| place.join("shared").join(name));
+            assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
+        }
+    }
+
+    #[test]
+    fn a_module_of_go_in_a_folder_beside_the_project_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        for name in ["one/a.go", "two words/b.go", "three/c.go", "fetched/d.go"] {
+            write(&place.join(name), "").unwrap();
+        }
+        let module = "module tool\n\nreplace example.com/one => ../one // why\nreplace (\n\texample.com/two v1.0.0 => \
+            \"../two words\"\n\texample.com/d => example.com/fetched v1.0.0\n)\n// replace x => ../three\n";
+        let dir = place.join("tool");
+        write(&dir.join("go.mod"), module).unwrap();
+        let found = sources(&go::GO, &dir);
+        assert_eq!(found, [place.join("one/a.go"), dir.join("go.mod"), place.join("two words/b.go")]);
+    }
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"toolcell"
+)
+
+// Input has what encoding/json reads in its own way.
+type Input struct {
+	Raw []byte    `json:"raw"`
+	At  time.Time `json:"at"`
+	Big int64     `json:"big"`
+	common
+}
+
+type common struct {
+	Tag string `json:"tag" description:"A tag."`
+}
+
+// Shapes has lists and maps that nothing fills.
+type Shapes struct {
+	common
+	Raw   []byte              `json:"raw"`
+	None  []byte              `json:"none"`
+	At    time.Time           `json:"at"`
+	Big   int64               `json:"big"`
+	Words []string            `json:"words"`
+	Deep  map[string][]string `json:"deep"`
+	Note  *string             `json:"note"`
+	Any   json.RawMessage     `json:"any,omitempty"`
+}
+
+func shapes(_ *toolcell.Call, input Input) (Shapes, error) {
+	deep := map[string][]string{"a": nil}
+	return Shapes{common: input.common, Raw: input.Raw, At: input.At, Big: input.Big, Deep: deep}, nil
+}
+
+func init() {
+	toolcell.Toolkit("shapes", toolcell.Tool("shapes", "Answers in many types.", shapes))
+}
+
+func main() {}
