@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use toolcell::Home;
 
-use crate::toolchain::{self, BuildSettings, Lang, Preference, Search};
+use crate::toolchain::{self, BuildSettings, Preference, Search};
 
 use super::show;
 
