@@ -31,6 +31,10 @@ test-one NAME:
 test-room ROOM:
     cargo test --lib -- {{ROOM}}::
 
+# The unit tests of one crate below host, such as server
+test-crate CRATE:
+    cargo test --lib --manifest-path host/{{CRATE}}/Cargo.toml
+
 # The API documentation of the library and the guest SDK, with warnings as errors
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps

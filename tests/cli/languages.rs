@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_cli::toolchain::Lang;
+use toolcell_toolchain::Lang;
 
 use crate::support::{Client, Toolcell, scratch};
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 use toolcell::Home;
-use toolcell_cli::config::ConfigFile;
+use toolcell_config::ConfigFile;
 
 use crate::support::{Client, Toolcell, build_in, component, root, scratch};
 

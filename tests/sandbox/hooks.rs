@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcell::{Grants, Host};
-use toolcell_cli::config::{ConfigFile, ConfiguredHook, add_hook};
+use toolcell_config::{ConfigFile, ConfiguredHook, add_hook};
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::{RuleSource, digest};
 

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use toolcell::Home;
-use toolcell_cli::toolchain::{BuildSettings, Preference, Search, build};
+use toolcell_toolchain::{BuildSettings, Preference, Search, build};
 
 use super::root;
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use toolcell_cli::server::{
+use toolcell_core::catalog::TOOL_BUDGET;
+use toolcell_core::policy::Limits;
+use toolcell_server::{
     ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
     serve_http,
 };
-use toolcell_core::catalog::TOOL_BUDGET;
-use toolcell_core::policy::Limits;
 
 use super::{NEW, OLD, Toolcell, fixture, host};
 

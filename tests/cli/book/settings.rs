@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::support::root;
 
 /// The folder with the types, and the type of the whole file.
-const SOURCES: &str = "host/cli/src/config";
+const SOURCES: &str = "host/config/src";
 const WHOLE: &str = "ConfigFile";
 /// A type that is a section of its own, and a part of others.
 const GRANTS: &str = "GrantSection";

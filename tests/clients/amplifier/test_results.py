@@ -1,4 +1,4 @@
-"""The table that the unit tests of `host/cli/src/dialect/amplifier/result.rs` read, too."""
+"""The table that the unit tests of `host/dialect/src/amplifier/result.rs` read, too."""
 
 import json
 from pathlib import Path

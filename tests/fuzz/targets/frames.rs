@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::shared::{host, runtime};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolcell::{Host, Limits};
-use toolcell_cli::server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
 use toolcell_core::catalog::TOOL_BUDGET;
+use toolcell_server::{ApprovalSettings, Away, Offered, Offering, Offers, Server, Settings, serve_streams};
 
 /// Capacity of the pipe between client and server, in bytes.
 const PIPE_BYTES: usize = 64 << 10;

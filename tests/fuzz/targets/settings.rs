@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolcell_cli::config::ConfigFile;
+use toolcell_config::ConfigFile;
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(data) = std::str::from_utf8(data) else { return };

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcell_cli::server::HttpLimits;
+use toolcell_server::HttpLimits;
 
 use crate::support::{Web, frame};
 

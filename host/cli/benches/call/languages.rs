@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use toolcell::Keep;
-use toolcell_cli::toolchain::Lang;
+use toolcell_toolchain::Lang;
 
 use crate::samples::Samples;
 use crate::subjects::{self, Subject};

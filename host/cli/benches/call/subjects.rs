@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use toolcell::{Home, Host, HostBuilder, Keep, Request};
-use toolcell_cli::toolchain::{BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk};
 use toolcell_core::record::CallRecord;
+use toolcell_toolchain::{BuildSettings, Kind, Lang, Preference, Search, build, new_project, write_sdk};
 
 /// One component, and one call of it.
 pub(crate) struct Subject {

@@ -5,8 +5,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 use toolcell_core::record::Refusal;
-
-use crate::toolchain::{Built, Lang, Watch, no_project};
+use toolcell_toolchain::{Built, Lang, Watch, no_project};
 
 use super::exit::{self, BadRequest, Exit};
 use super::{notes, show, target};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
+use toolcell_config::Layers;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, Refusal};
-
-use crate::config::Layers;
 
 use super::ask::{self, Origin};
 use super::callable::{self, Callables};

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Grants, Home, Host, Loaded, Policy, Refusal};
-
-use crate::config::{Layers, Names};
+use toolcell_config::{Layers, Names};
 
 use super::serving::{self, Named};
 use super::target::{Building, EntryPaths, Target};

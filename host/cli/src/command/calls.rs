@@ -7,11 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_config::{configured_journal, duration};
 use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
 use toolcell_core::journal::{CallLog, CallQuery, CallSummary};
 use toolcell_core::record::{Status, Timestamp};
-
-use crate::config::{configured_journal, duration};
 
 use super::exit::{BadRequest, Exit};
 use super::{family, show};

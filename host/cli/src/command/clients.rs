@@ -6,8 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use toolcell::{GrantWord, HOME_VARIABLE};
-
-use crate::config::Names;
+use toolcell_config::Names;
 
 use super::exit::BadRequest;
 use super::shipped;

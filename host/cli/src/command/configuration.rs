@@ -1,10 +1,9 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
 use toolcell::{Home, Loaded, memory_share_bytes};
+use toolcell_config::{Layer, Names, ToolEntry, configured_compilation};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
-
-use crate::config::{Layer, Names, ToolEntry, configured_compilation};
 
 use super::doctor::Check;
 use super::hooks;

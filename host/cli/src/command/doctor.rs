@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
+use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_core::approval::{Whitespace, visible};
-
-use crate::config::{configured_compilation, configured_journal};
-use crate::toolchain::{Lang, Preference, Search, State};
+use toolcell_toolchain::{Lang, Preference, Search, State};
 
 use super::exit::Exit;
 use super::options::PolicyOptions;

@@ -3,8 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 use toolcell::Home;
-
-use crate::dialect::Dialect;
+use toolcell_dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::{self, Exported, SurfaceOptions};

@@ -7,12 +7,11 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
+use toolcell_config::{self as config, Layers};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
-
-use crate::config::{self, Layers};
-use crate::dialect::{Dialect, Listed, Names};
-use crate::server::{Offered, Offers};
+use toolcell_dialect::{Dialect, Listed, Names};
+use toolcell_server::{Offered, Offers};
 
 /// Maximum number of names in an error.
 const NAMES_MAX: usize = 20;

@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
 use toolcell::{Listener, NetworkSettings};
-
-use crate::config::Layers;
-use crate::telemetry::Telemetry;
+use toolcell_config::Layers;
+use toolcell_server::telemetry::Telemetry;
 
 use super::options::GrantOptions;
 use super::show;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::toolchain::Lang;
+use toolcell_toolchain::Lang;
 
 /// Maximum number of components in one folder.
 const FILES_MAX: usize = 4_096;

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use toolcell::{Grants, Home, Host};
+use toolcell_config::{self as config, ConfiguredHook, Layer, Layers};
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::RuleSource;
-
-use crate::config::{self, ConfiguredHook, Layer, Layers};
 
 use super::exit::BadRequest;
 use super::show;
@@ -39,7 +38,7 @@ pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
 }
 
 /// Returns the component of a hook; a source folder must be built already. A project can only name a component: see
-/// [`crate::config::hook_digests`].
+/// [`toolcell_config::hook_digests`].
 fn locate(path: &Path, source: RuleSource, home: &Home) -> anyhow::Result<PathBuf> {
     if source == RuleSource::ProjectSettings {
         return Ok(path.to_owned());

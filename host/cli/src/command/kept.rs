@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use toolcell::{Grants, Home};
+use toolcell_config::Layers;
 use toolcell_core::record::RuleSource;
-
-use crate::config::Layers;
-use crate::toolchain;
+use toolcell_toolchain as toolchain;
 
 use super::hooks;
 use super::options::Settings;

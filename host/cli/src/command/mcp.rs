@@ -4,8 +4,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
-
-use crate::config::Names;
+use toolcell_config::Names;
 
 use super::clients::{self, Client};
 use super::exit::{BadRequest, Exit};
@@ -49,7 +48,7 @@ impl Mcp {
         }
         let done = runtime.block_on(async {
             let interrupted = serving::interrupted();
-            let served = crate::server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
+            let served = toolcell_server::serve_stdio(&server, ask::actor(), serving::interrupted()).await;
             let Some(failed) = failed else { return served.map(|()| Exit::Succeeded) };
             // The exit code of tools that cannot be loaded counts even if the client left before that was known.
             tokio::select! {

@@ -4,8 +4,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
-
-use crate::toolchain::{self, Kind, Lang, names};
+use toolcell_toolchain::{self as toolchain, Kind, Lang, names};
 
 use super::exit::{BadRequest, Exit};
 use super::show;

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolcell::{Grants, Home, Host, Loaded, read_component};
+use toolcell_config::configured_compilation;
 use toolcell_core::record::{Finding, Refusal};
-
-use crate::config::configured_compilation;
 
 use super::target;
 

@@ -9,12 +9,11 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use toolcell::{GrantWord, Grants, Home, Limits, NetworkSettings, Policy, Session, SystemResolver, Terms};
+use toolcell_config::{self as config, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size};
 use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_core::catalog::Selection;
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::{ErrorClass, Mode, Refusal};
-
-use crate::config::{self, ConfigFile, GivenLimits, LayerOptions, Layers, Word, duration, size};
 
 use super::exit::{BadRequest, Stop};
 use super::retrying::RetryOptions;
@@ -363,8 +362,7 @@ mod tests {
 
     use clap::{Args, Command};
     use toolcell::{GrantWord, Limits};
-
-    use crate::config::{ConfigFile, GivenLimits};
+    use toolcell_config::{ConfigFile, GivenLimits};
 
     use super::{GrantOptions, LimitOptions, configured_expiry};
 

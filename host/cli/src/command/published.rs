@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, read_component};
+use toolcell_config::configured_compilation;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::check::{Checked, Found, Severity, check};
 use toolcell_install::component::Component;
 use toolcell_install::digest::Digest;
 use toolcell_install::package::Package;
-
-use crate::config::configured_compilation;
 
 use super::exit::{BadRequest, Stop};
 use super::target::{self, Building, Target};

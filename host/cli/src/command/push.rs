@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
+use toolcell_config::configured_registry;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::check::{Found, Severity};
 use toolcell_install::digest::Digest;
@@ -14,8 +15,6 @@ use toolcell_install::registry::{Artifact, Attachment, Pushed, Registries};
 use toolcell_install::sbom::{self, Sbom};
 use toolcell_install::source::REFERRER_BYTES_MAX;
 use toolcell_install::verifier::Signer;
-
-use crate::config::configured_registry;
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, Published};

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use toolcell_core::find::RESULTS_MAX;
 use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
-
-use crate::server::{Providers, Server};
+use toolcell_server::{Providers, Server};
 
 use super::serving::{Components, Named};
 

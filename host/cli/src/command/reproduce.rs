@@ -5,8 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use toolcell::Home;
-
-use crate::toolchain::{self, BuildSettings, Preference, Search};
+use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, Search};
 
 use super::show;
 

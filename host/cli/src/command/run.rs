@@ -6,8 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use toolcell::PlanError;
 use toolcell_core::scheduler::batch::CALLS_MAX;
-
-use crate::dialect::{Dialect, Ended, ModelCall};
+use toolcell_dialect::{Dialect, Ended, ModelCall};
 
 use super::batch::{Job, Line, Naming, OrderOptions, Output};
 use super::exit::{BadRequest, Exit};

@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Host, Loaded};
+use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
-
-use crate::config::{Layers, configured_compilation};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};

@@ -6,9 +6,8 @@ use anyhow::Context;
 use clap::Args;
 use tokio::net::TcpListener;
 use toolcell_core::policy::network::Authority;
-
-use crate::server::otc::WorkerSecret;
-use crate::server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
+use toolcell_server::otc::WorkerSecret;
+use toolcell_server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
 
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Serving};

@@ -14,14 +14,13 @@ use toolcell::{
     Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms,
     memory_share_bytes,
 };
+use toolcell_config::{self as config, Layer, Layers, Names, Trust, Word};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
-
-use crate::config::{self, Layer, Layers, Names, Trust, Word};
-use crate::server::{self, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
-use crate::telemetry::Telemetry;
+use toolcell_server::telemetry::Telemetry;
+use toolcell_server::{self as server, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
 
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};

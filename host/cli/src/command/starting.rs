@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 use toolcell::{Home, Limits};
 use toolcell_core::approval::EXPIRE_DEFAULT;
 use toolcell_core::catalog::Surface;
-
-use crate::server::{ApprovalSettings, Away, Offering, Offers, Server};
+use toolcell_server::{ApprovalSettings, Away, Offering, Offers, Server};
 
 use super::exit::{self, Exit, Stop};
 use super::serving::{Components, Served, Serving};

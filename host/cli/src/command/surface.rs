@@ -8,11 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use toolcell::{Callee, Grants, Home, Host, Policy, Tool};
+use toolcell_config as config;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{SurfaceScope, ToolSurface, WithheldTool};
-
-use crate::config;
 
 use super::exit::{self, Exit, Stop};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};

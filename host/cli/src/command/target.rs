@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
+use toolcell_config::{self as config, Found, Layer, Layers, Names};
 use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::lock::is_name;
 use toolcell_install::store;
-
-use crate::config::{self, Found, Layer, Layers, Names};
-use crate::toolchain::{self, BuildSettings, Built, Lang, Preference, Search, Standing};
+use toolcell_toolchain::{self as toolchain, BuildSettings, Built, Lang, Preference, Search, Standing};
 
 use super::{folder, shipped, terminal};
 

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use toolcell::{Home, Loaded, Refusal};
-
-use crate::config::{Layer, Layers, Names, ToolEntry};
+use toolcell_config::{Layer, Layers, Names, ToolEntry};
 
 use super::target::{Building, Target};
 

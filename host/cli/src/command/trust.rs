@@ -5,9 +5,8 @@ use anyhow::Context;
 use serde_json::json;
 use toml::{Table, Value};
 use toolcell::Home;
+use toolcell_config::{self as config, Layers, Trust};
 use toolcell_core::approval::{Whitespace, visible};
-
-use crate::config::{self, Layers, Trust};
 
 use super::exit::{BadRequest, Exit};
 use super::{options, serving, show};

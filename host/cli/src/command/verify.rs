@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_config::{LayerOptions, Layers, identified};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
 use toolcell_install::signature::{self, Examined, ManagedKey, MinisignKey, SignatureVerifier, beside};
 use toolcell_install::trust::{Pattern, TrustEntry, TrustPolicy, TrustedSigner};
 use toolcell_install::verifier::{Subject, Verdict};
-
-use crate::config::{LayerOptions, Layers, identified};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::install::{self, SourceOptions};

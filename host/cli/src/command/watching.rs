@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell::Home;
+use toolcell_config as config;
+use toolcell_config::Layer;
 use toolcell_core::pool::WATCHED;
 use toolcell_install::lock;
-
-use crate::config;
-use crate::config::Layer;
 
 use super::hooks;
 use super::options::PolicyOptions;

@@ -9,13 +9,12 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded, Tool, read_component};
+use toolcell_config::{configured_compilation, extension_manifest};
 use toolcell_core::dialect::near;
 use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
 use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
 use toolcell_core::record::Refusal;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
-
-use crate::config::{configured_compilation, extension_manifest};
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::{runtime, show, target};

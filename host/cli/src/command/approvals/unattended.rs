@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use toolcell::{Callee, Cancellation, Held, Host, Kept, Loaded, Request};
+use toolcell_config as config;
 use toolcell_core::catalog::pick;
 use toolcell_core::journal::Role;
 use toolcell_core::record::{CallRecord, InvocationId, Refusal};
-
-use crate::config;
 
 use super::super::ask::Origin;
 use super::super::exit::Stop;

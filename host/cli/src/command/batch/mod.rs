@@ -20,14 +20,12 @@ use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
     Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
+use toolcell_config::Names;
 use toolcell_core::catalog::Surface;
 use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping, Extra};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
-
-use crate::dialect::Dialect;
-use crate::telemetry::Telemetry;
-
-use crate::config::Names;
+use toolcell_dialect::Dialect;
+use toolcell_server::telemetry::Telemetry;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;

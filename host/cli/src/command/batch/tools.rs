@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell::{Callee, Cancellation, Grants, Home, Host, Loaded, Policy, Tool};
+use toolcell_config::Names;
 use toolcell_core::catalog::Selection;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal};
-
-use crate::dialect::Dialect;
-use crate::server;
-
-use crate::config::Names;
+use toolcell_dialect::Dialect;
+use toolcell_server as server;
 
 use super::super::ask::Origin;
 use super::super::exported::Exported;

@@ -13,12 +13,11 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
+use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
 use toolcell_install::reference::Reference;
-
-use crate::config::{Layers, configured_compilation};
-use crate::server::{Offered, Offers};
+use toolcell_server::{Offered, Offers};
 
 use self::manifest::{AskedFolder, Facts, PROGRAM, is_server_name};
 use self::zip::Entry;

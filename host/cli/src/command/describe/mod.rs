@@ -10,9 +10,8 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded};
+use toolcell_config::{Names, configured_compilation};
 use toolcell_core::catalog::Tool;
-
-use crate::config::{Names, configured_compilation};
 
 use super::exit::{self, BadRequest, Exit};
 use super::target::{self, Building, Target};

@@ -2,8 +2,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use toolcell_dialect::evaluation::{CASES_BYTES_MAX, EvalCase, TRACE_BYTES_MAX, Trace};
+
 use super::super::exit::BadRequest;
-use crate::dialect::evaluation::{CASES_BYTES_MAX, EvalCase, TRACE_BYTES_MAX, Trace};
 
 /// Reads the cases in `file`, or on standard input if it is `-`.
 pub(super) fn cases(file: &Path) -> Result<Vec<EvalCase>, BadRequest> {

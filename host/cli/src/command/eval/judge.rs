@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolcell::{Home, read_component};
+use toolcell_config::configured_compilation;
+use toolcell_dialect::evaluation::{self, Assertion, EvalCase, Trace, Verdict};
 
 use super::super::exit::{BadRequest, Stop};
 use super::super::target;
 use super::program::Program;
-use crate::config::configured_compilation;
-use crate::dialect::evaluation::{self, Assertion, EvalCase, Trace, Verdict};
 
 /// The result of a judged assertion where there is no judge. Such an assertion never passes.
 const NO_JUDGE: &str = "no judge configured";

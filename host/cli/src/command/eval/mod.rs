@@ -13,13 +13,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use toolcell::{Cancellation, Refusal};
+use toolcell_config::duration;
 use toolcell_core::catalog::SCHEMA_STACK_BYTES;
 use toolcell_core::record::Timestamp;
+use toolcell_dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, Trace};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::{call, show};
-use crate::config::duration;
-use crate::dialect::evaluation::{self, AssertionResult, EvalCase, EvalResult, Trace};
 
 use judge::Judge;
 use program::Program;

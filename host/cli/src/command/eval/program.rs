@@ -8,8 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-
-use crate::dialect::evaluation::VERDICT_BYTES_MAX;
+use toolcell_dialect::evaluation::VERDICT_BYTES_MAX;
 
 /// Maximum number of bytes of standard error that are kept, for a reason; the rest is read and dropped, so that a judge
 /// that says much does not wait.

@@ -2,8 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use toolcell_dialect::evaluation::{AssertionResult, EvalResult};
+
 use super::super::show;
-use crate::dialect::evaluation::{AssertionResult, EvalResult};
 
 /// Prints the row of a case, and one for each of its assertions.
 pub(super) fn case(result: &EvalResult) -> io::Result<()> {

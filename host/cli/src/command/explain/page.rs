@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, Recoverability, Refusal};
+use toolcell_dialect::http;
 
 use crate::command::exit::{self, Exit};
-use crate::dialect::http;
 
 /// What is known of an error code.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, Refusal};
+use toolcell_config::{Layers, configured_registry};
 use toolcell_core::record::ErrorClass;
 use toolcell_install::local::Local;
 use toolcell_install::obtain::Sources;
@@ -10,8 +11,6 @@ use toolcell_install::registry::Registries;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::tls;
 use toolcell_install::web::Web;
-
-use crate::config::{Layers, configured_registry};
 
 use super::super::exit::BadRequest;
 use super::super::target::{Building, Target};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use toolcell::{Home, Loaded, Refusal, Tool};
+use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
@@ -18,8 +19,6 @@ use toolcell_install::reference::Reference;
 use toolcell_install::signature::SignatureVerifier;
 use toolcell_install::store::{self, Store};
 use toolcell_install::words::Words;
-
-use crate::config::{self, DeclaredTool, LayerOptions, Layers};
 
 use super::super::exit::Stop;
 use super::super::{runtime, target};

@@ -11,8 +11,7 @@ use serde_json::Value;
 use toolcell::Home;
 use toolcell_core::journal::{CallLog, CallQuery, Keep};
 use toolcell_core::record::{ToolInvocation, ToolResult};
-
-use crate::dialect::agentool::{Detectors, TraceBuilder};
+use toolcell_dialect::agentool::{Detectors, TraceBuilder};
 
 use super::exit::{BadRequest, Exit};
 use super::{calls, show};

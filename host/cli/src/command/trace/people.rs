@@ -3,9 +3,9 @@ use std::io::{self, Write};
 use serde_json::Value;
 use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
 use toolcell_core::record::Timestamp;
+use toolcell_dialect::agentool::{Metrics, ReasoningTrace, Step, StepType, ToolResult, Word};
 
 use crate::command::show;
-use crate::dialect::agentool::{Metrics, ReasoningTrace, Step, StepType, ToolResult, Word};
 
 use super::text;
 

@@ -11,15 +11,15 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_config::configured_telemetry;
 use toolcell_core::journal::{CallLog, CallQuery, Keep};
 use toolcell_core::private::{self, Others};
 use toolcell_core::record::{JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, TraceContext, read_unique_json};
+use toolcell_dialect::agentool::Post;
+use toolcell_server::telemetry::Telemetry;
 
 use crate::command::exit::{BadRequest, Exit};
 use crate::command::show;
-use crate::config::configured_telemetry;
-use crate::dialect::agentool::Post;
-use crate::telemetry::Telemetry;
 
 /// Maximum size of the steps that are added at once, in bytes.
 const INPUT_BYTES_MAX: u64 = 1 << 20;

@@ -1,0 +1,48 @@
+//! The contents of `toolcell.toml`, the layers that its files form, and which projects are trusted.
+
+#[macro_use(guard)]
+extern crate toolcell_core;
+
+mod compilation;
+mod declared;
+mod file;
+mod find;
+mod hooks;
+mod installed;
+mod journal;
+mod layers;
+mod limits;
+mod manifest;
+mod ownership;
+mod registry;
+mod results;
+mod retry;
+mod signers;
+mod surface;
+mod telemetry;
+mod tool_config;
+mod trust;
+mod units;
+mod word;
+
+pub use compilation::{CompilationSettings, configured_compilation};
+pub use declared::DeclaredTool;
+pub use file::{
+    ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
+    bytes, project_bytes,
+};
+pub use find::project_file;
+pub use hooks::{ConfiguredHook, add_hook, hook_digests};
+pub use installed::{Found, Names, not_installed};
+pub use journal::configured_journal;
+pub use layers::{Layer, LayerOptions, Layers, untrusted};
+pub use limits::GivenLimits;
+pub use manifest::extension_manifest;
+pub use registry::{RegistrySection, configured_registry};
+pub use signers::{TrustSection, identified};
+pub use surface::{SurfaceSection, selection};
+pub use telemetry::{Collector, TelemetrySection, TelemetrySettings, configured_telemetry};
+pub use tool_config::ToolConfig;
+pub use trust::{Trust, Trusted};
+pub use units::{duration, size};
+pub use word::Word;

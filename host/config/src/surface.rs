@@ -1,0 +1,157 @@
+//! `[surface]`: which tools a caller can select. A file adds restrictions, and removes none of another file; it opens
+//! feature gates, which the authors of tools close.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use toolcell_core::catalog::{Selection, TOOL_BUDGET};
+use toolcell_core::policy::ToolPatterns;
+use toolcell_core::record::{ErrorClass, GUEST_BLOCKS, Refusal, ToolChoice};
+
+use super::{Layer, Layers, Word};
+
+/// `[surface]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SurfaceSection {
+    /// How many tools are listed from the start.
+    pub max_loaded: Option<usize>,
+    /// `auto`, `none`, or the name of the only tool that may be called.
+    pub tool_choice: Option<Word>,
+    /// Capabilities that every tool has to declare in `capability_refs`.
+    pub capabilities: Vec<Word>,
+    /// Feature gates that are open.
+    pub features: Vec<Word>,
+    /// Types of content that the model takes.
+    pub media: Option<Vec<Word>>,
+    /// The role of the callers.
+    pub role: Option<Word>,
+    /// The tools of each role.
+    pub roles: BTreeMap<String, Vec<Word>>,
+}
+
+/// Combines the files and the command line, whose `budget` and `role` take precedence.
+///
+/// # Errors
+///
+/// `policy_blocked`/`policy_unreadable`: a word that is not known, two files that allow different tools alone, or a role
+/// that no file describes.
+pub fn selection(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> Result<Selection, Refusal> {
+    combined(layers, budget, role).map_err(|error| {
+        let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
+        Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
+    })
+}
+
+fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyhow::Result<Selection> {
+    let mut selection = Selection { role: role.map(str::to_owned), ..Selection::default() };
+    let mut least = None;
+    for layer in layers.files() {
+        let section = &layer.file.surface;
+        least = [least, section.max_loaded].into_iter().flatten().min();
+        selection.capabilities.extend(section.capabilities.iter().map(|word| word.to_string()));
+        selection.features.extend(section.features.iter().map(|word| word.to_string()));
+        if let Some(media) = &section.media {
+            let media = media.iter().map(|word| medium(layer, word)).collect::<anyhow::Result<BTreeSet<String>>>()?;
+            selection.media = Some(match selection.media.take() {
+                Some(others) => others.intersection(&media).cloned().collect(),
+                None => media,
+            });
+        }
+        if let Some(word) = &section.tool_choice {
+            selection.choice = stricter(selection.choice, word).with_context(|| place(layer, word))?;
+        }
+        // One role for all files: another one could undo what the first restricts. All files say together which tools it has.
+        if let (None, Some(word)) = (role, &section.role) {
+            match &selection.role {
+                Some(other) if **other != **word => bail!(
+                    "{}: the role is {word:?} here, and {other:?} in another file; write it in one of them",
+                    place(layer, word)
+                ),
+                _ => selection.role = Some(word.to_string()),
+            }
+        }
+    }
+    selection.budget = budget.or(least).unwrap_or(TOOL_BUDGET);
+    let Some(role) = selection.role.clone() else { return Ok(selection) };
+    for layer in layers.files() {
+        if let Some(words) = layer.file.surface.roles.get(&role) {
+            let texts: Vec<&str> = words.iter().map(|word| &**word).collect();
+            let tools = ToolPatterns::compile(&texts);
+            selection
+                .role_tools
+                .push(tools.with_context(|| format!("{}: the role {role}", layer.file.path.display()))?);
+        }
+    }
+    if selection.role_tools.is_empty() {
+        bail!(
+            "the role {role:?} is in no file: add its tools to [surface.roles] of toolcell.toml, {role} = [\"files.*\"]"
+        );
+    }
+    Ok(selection)
+}
+
+fn medium(layer: &Layer, word: &Word) -> anyhow::Result<String> {
+    if !GUEST_BLOCKS.contains(&&**word) {
+        let known = GUEST_BLOCKS.join(", ");
+        bail!("{}: [surface] media {word:?} is not one of: {known}", place(layer, word));
+    }
+    Ok(word.to_string())
+}
+
+fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
+    let next = match &**word {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "required" => bail!(
+            "[surface] tool_choice \"required\" is not supported, because a host cannot make a model call a \
+                            tool; write auto, none, or the name of a tool"
+        ),
+        "" => bail!("[surface] tool_choice is empty; write auto, none, or the name of a tool"),
+        name => ToolChoice::Tool(name.to_owned()),
+    };
+    match (choice, next) {
+        (ToolChoice::Auto, next) => Ok(next),
+        (choice, ToolChoice::Auto) => Ok(choice),
+        (ToolChoice::Tool(one), ToolChoice::Tool(other)) if one == other => Ok(ToolChoice::Tool(one)),
+        (ToolChoice::Tool(one), ToolChoice::Tool(other)) => {
+            bail!("[surface] tool_choice is {other:?} here and {one:?} in another file; write it in one of them")
+        }
+        _ => Ok(ToolChoice::None),
+    }
+}
+
+fn place(layer: &Layer, word: &Word) -> String {
+    layer.file.place_of(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::record::ToolChoice;
+
+    use super::stricter;
+    use crate::{ConfigFile, Word};
+
+    fn word(text: &str) -> Word {
+        let file = ConfigFile::parse(&format!("mode = {text:?}\n"), "/".as_ref()).unwrap();
+        file.mode.unwrap()
+    }
+
+    #[test]
+    fn the_stricter_choice_of_two_files_counts() {
+        let of = |first: &str, second: &str| {
+            let first = stricter(ToolChoice::Auto, &word(first))?;
+            stricter(first, &word(second))
+        };
+        let one = ToolChoice::Tool("a.one".to_owned());
+        assert_eq!(of("auto", "a.one").unwrap(), one);
+        assert_eq!(of("a.one", "auto").unwrap(), one);
+        assert_eq!(of("a.one", "a.one").unwrap(), one);
+        assert_eq!(of("a.one", "none").unwrap(), ToolChoice::None);
+        assert_eq!(of("none", "a.one").unwrap(), ToolChoice::None);
+        for (first, second) in [("a.one", "a.two"), ("auto", "required"), ("auto", "")] {
+            of(first, second).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,308 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde_json::{Number, Value, json};
+use toolcell_core::record::{self, ErrorClass, Extra, Timestamp, ToolInvocation};
+
+use super::call::{bare_name, is_concealed};
+use super::{
+    End, Metrics, Post, Posted, ReasoningTrace, Start, Step, StepType, ToolCall, ToolResult, TraceStatus, Word,
+};
+use crate::block::string;
+use crate::{NameRule, Names};
+
+/// Name of an agent that neither said who it is, nor was known when it called.
+const UNKNOWN_AGENT: &str = "unknown";
+
+/// What is looked for in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detectors {
+    /// A loop is so many calls of one tool with equal arguments.
+    pub loop_after: u32,
+    /// An overflow is more tokens than this, in all or in the context of one step.
+    pub token_budget: Option<u64>,
+}
+
+impl Default for Detectors {
+    fn default() -> Self {
+        Self { loop_after: 3, token_budget: None }
+    }
+}
+
+/// Makes the trace of a session from its calls and from what the caller posted, in any order.
+#[derive(Debug)]
+pub struct TraceBuilder {
+    session: String,
+    detectors: Detectors,
+    steps: Vec<(Timestamp, Step)>,
+    call_ids: HashSet<String>,
+    /// How often each tool was called with which arguments.
+    equal_calls: HashMap<blake3::Hash, u32>,
+    /// A tool that was called too often with equal arguments, and the digest of these calls.
+    looping: Option<(String, blake3::Hash)>,
+    caller: Option<String>,
+    start: Option<(Timestamp, Start)>,
+    end: Option<(Timestamp, End)>,
+    is_running: bool,
+    has_failed: bool,
+    /// When the last call ended, and with which error.
+    last_end: Option<(Timestamp, Option<ErrorClass>)>,
+    /// The number of the latest calls that the trace has, if it lacks earlier ones.
+    latest_calls: Option<u32>,
+}
+
+impl TraceBuilder {
+    pub fn new(session: &str, detectors: Detectors) -> Self {
+        Self {
+            session: session.to_owned(),
+            detectors,
+            steps: Vec::new(),
+            call_ids: HashSet::new(),
+            equal_calls: HashMap::new(),
+            looping: None,
+            caller: None,
+            start: None,
+            end: None,
+            is_running: false,
+            has_failed: false,
+            last_end: None,
+            latest_calls: None,
+        }
+    }
+
+    /// Adds a call; `result` is `None` while it runs. A call that a tool made is no step of the agent: the result of the
+    /// tool's own call names it.
+    pub fn call(&mut self, invocation: &ToolInvocation, result: Option<&record::ToolResult>) {
+        if invocation.extra.contains_key("parent_invocation_id") {
+            return;
+        }
+        let mut call = ToolCall::of(invocation);
+        // A caller may give one id to several calls, and a result has to find its own.
+        if !self.call_ids.insert(call.id.clone()) {
+            call.id = invocation.invocation_id.to_string();
+            self.call_ids.insert(call.id.clone());
+        }
+        call.timestamp = None;
+        let id = call.id.clone();
+        self.count(invocation);
+        if self.caller.is_none() {
+            self.caller = invocation.actor_ref.clone();
+        }
+        let planned = invocation.created_at();
+        self.step(planned, Step { tool_call: Some(call), ..Step::new(StepType::ToolCall) });
+        let Some(result) = result else {
+            self.is_running = true;
+            return;
+        };
+        let at = invocation.ended_at().unwrap_or(result.created_at).max(planned);
+        self.has_failed |= result.is_error;
+        if self.last_end.as_ref().is_none_or(|(last, _)| *last <= at) {
+            self.last_end = Some((at, result.error_class()));
+        }
+        let outcome = ToolResult { call_id: id, ..ToolResult::of(invocation, result) };
+        self.step(at, Step { tool_result: Some(outcome), ..Step::new(StepType::ToolResult) });
+        self.consequences(at, result);
+    }
+
+    /// Adds the steps that a result proposes: handoffs, and changes of the context.
+    fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
+        for block in result.model_facing_content.iter().filter(|block| block.kind == "handoff_ref") {
+            let text = |name: &str| Some(Value::from(string(&block.fields, name).unwrap_or_default()));
+            let (to_agent, message) = (text("to_agent"), text("message"));
+            self.step(at, Step { to_agent, message, ..Step::new(StepType::Handoff) });
+        }
+        for modifier in &result.context_modifiers {
+            let content = match &modifier.value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let (content, key) = (Some(content.into()), Some(modifier.key.as_str().into()));
+            self.step(at, Step { content, key, ..Step::new(StepType::MemoryWrite) });
+        }
+    }
+
+    /// Adds what the caller posted.
+    pub fn post(&mut self, post: Post) {
+        let Post { at, what } = post;
+        match what {
+            Posted::Step(step) => self.step(at, *step),
+            Posted::Start(start) if self.start.is_none() => self.start = Some((at, start)),
+            Posted::Start(_) => {}
+            Posted::End(end) => self.end = Some((at, end)),
+        }
+    }
+
+    /// Says that the trace has the latest calls only, so many, because there are too many.
+    pub fn leave_out_earlier(&mut self, latest: u32) {
+        self.latest_calls = Some(latest);
+    }
+
+    fn step(&mut self, at: Timestamp, step: Step) {
+        self.steps.push((at, step));
+    }
+
+    /// Counts calls with equal arguments. Arguments that are in no record cannot be compared, so such a call equals none.
+    fn count(&mut self, invocation: &ToolInvocation) {
+        if is_concealed(invocation) {
+            return;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(invocation.tool_id.as_bytes()).update(b"\n");
+        hash(&mut hasher, &invocation.model_input);
+        let equal = hasher.finalize();
+        let count = self.equal_calls.entry(equal).or_default();
+        *count = count.saturating_add(1);
+        if *count >= self.detectors.loop_after && self.looping.is_none() {
+            self.looping = Some((invocation.tool_id.clone(), equal));
+        }
+    }
+
+    /// The trace; `None` without any call or post.
+    pub fn finish(mut self) -> Option<ReasoningTrace> {
+        // Stable, so that what a result proposes stays behind it.
+        self.steps.sort_by_key(|(at, _)| *at);
+        let times = self.steps.iter().map(|(at, _)| *at);
+        let posted = self.start.iter().map(|(at, _)| *at).chain(self.end.iter().map(|(at, _)| *at));
+        let times: Vec<Timestamp> = times.chain(posted).collect();
+        let (started, latest) = (*times.iter().min()?, *times.iter().max()?);
+        let names = self.name_steps();
+        let metrics = self.metrics(latest.millis_since(started));
+        let (status, noted) = self.status(&metrics, &names);
+        let is_over = self.end.is_some() || !self.is_running;
+        let end = self.end.as_ref().map(|(_, end)| end);
+        let start = self.start.as_ref().map(|(_, start)| start);
+        let agent = start.and_then(|start| start.agent_id.clone()).or_else(|| self.caller.clone());
+        let digest = blake3::hash(self.session.as_bytes()).to_hex();
+        Some(ReasoningTrace {
+            trace_id: format!("tr_{}", digest.get(..16).unwrap_or_default()),
+            agent_id: agent.filter(|agent| !agent.is_empty()).unwrap_or_else(|| UNKNOWN_AGENT.to_owned()),
+            started_at: started.to_string(),
+            finished_at: is_over.then(|| latest.to_string()),
+            input: start.map_or(Value::Null, |start| start.input.as_str().into()),
+            output: is_over.then(|| end.and_then(|end| end.output.clone()).map_or(Value::Null, Value::from)),
+            status: status.map(Word::Known),
+            metrics: Some(metrics),
+            metadata: Some(self.metadata(noted)),
+            session_id: self.session,
+            steps: self.steps.into_iter().map(|(_, step)| step).collect(),
+            extra: Extra::new(),
+        })
+    }
+
+    /// Numbers the steps, and names the tools: by the bare name if no other tool of the trace has it, else by the qualified
+    /// one. Returns the names by the tools' ids.
+    fn name_steps(&mut self) -> BTreeMap<String, String> {
+        let tool_id = |call: &ToolCall| string(&call.extra, "tool_id").unwrap_or_default().to_owned();
+        let calls = self.steps.iter().filter_map(|(_, step)| step.tool_call.as_ref());
+        let ids: BTreeSet<String> = calls.map(tool_id).collect();
+        let mut bearers: HashMap<String, usize> = HashMap::new();
+        for id in &ids {
+            *bearers.entry(bare_name(id)).or_default() += 1;
+        }
+        let wanted = |id: &String| {
+            let bare = bare_name(id);
+            if bearers.get(&bare) == Some(&1) { bare } else { super::snake_case(&id.replace('.', "__")) }
+        };
+        let wanted: Vec<String> = ids.iter().map(wanted).collect();
+        // The qualified name of one tool can be the bare name of another.
+        let pairs = wanted.iter().zip(&ids).map(|(name, id)| (name.as_str(), id.as_str()));
+        let table = Names::new(NameRule::SnakeCase, pairs);
+        let name = |(at, id): (usize, String)| (id, table.name(at).unwrap_or_default().to_owned());
+        let names: BTreeMap<String, String> = ids.into_iter().enumerate().map(name).collect();
+        for (number, (at, step)) in self.steps.iter_mut().enumerate() {
+            step.step_id = format!("step_{:03}", number + 1);
+            step.timestamp = at.to_string();
+            if let Some(call) = &mut step.tool_call
+                && let Some(name) = names.get(&tool_id(call))
+            {
+                call.name.clone_from(name);
+            }
+        }
+        names
+    }
+
+    fn metrics(&self, total_duration_ms: u64) -> Metrics {
+        let end = self.end.as_ref().map(|(_, end)| end);
+        let results = self.steps.iter().filter_map(|(_, step)| step.tool_result.as_ref());
+        let spent: u64 = results.filter_map(|result| result.cost_tokens.as_ref().and_then(Number::as_u64)).sum();
+        let calls = self.steps.iter().filter(|(_, step)| step.is(StepType::ToolCall)).count();
+        Metrics {
+            // The tokens of the model are not those of the steps' contexts: only the caller knows them.
+            total_tokens: end.and_then(|end| end.total_tokens).unwrap_or(spent).into(),
+            total_cost_usd: end.and_then(|end| end.total_cost_usd.clone()).unwrap_or_else(|| 0.into()),
+            total_duration_ms: total_duration_ms.into(),
+            step_count: self.steps.len().into(),
+            tool_call_count: calls.into(),
+            extra: Extra::new(),
+        }
+    }
+
+    /// The status, and what explains it. A loop or an overflow that was found takes precedence over what the caller posted,
+    /// because an agent that loops may well call that a success.
+    fn status(&self, metrics: &Metrics, names: &BTreeMap<String, String>) -> (Option<TraceStatus>, Extra) {
+        let mut noted = Extra::new();
+        let posted = self.end.as_ref().and_then(|(_, end)| end.status);
+        let mut found = None;
+        if let Some(budget) = self.detectors.token_budget {
+            noted.insert("token_budget".to_owned(), budget.into());
+            let contexts = self.steps.iter().filter_map(|(_, step)| step.context_tokens.as_ref());
+            let is_over = |tokens: &Number| tokens.as_u64().is_some_and(|tokens| tokens > budget);
+            if contexts.chain([&metrics.total_tokens]).any(is_over) {
+                found = Some(TraceStatus::ContextOverflow);
+            }
+        }
+        if let Some((tool_id, equal)) = &self.looping {
+            let times = self.equal_calls.get(equal);
+            noted.insert("loop".to_owned(), json!({ "tool_name": names.get(tool_id), "equal_calls": times }));
+            found = Some(TraceStatus::LoopDetected);
+        }
+        if let (Some(posted), Some(_)) = (posted, found) {
+            noted.insert("posted_status".to_owned(), json!(posted));
+        }
+        if let Some(latest) = self.latest_calls {
+            noted.insert("latest_calls".to_owned(), latest.into());
+        }
+        let observed = || match &self.last_end {
+            Some((_, Some(ErrorClass::Timeout))) => TraceStatus::Timeout,
+            _ if self.has_failed => TraceStatus::Error,
+            _ => TraceStatus::Success,
+        };
+        let is_over = self.end.is_some() || !self.is_running;
+        (found.or(posted).or_else(|| is_over.then(observed)), noted)
+    }
+
+    /// What the caller posted, and under `toolcell` what this program noted.
+    fn metadata(&self, noted: Extra) -> Extra {
+        let start = self.start.iter().filter_map(|(_, start)| start.metadata.clone());
+        let end = self.end.iter().filter_map(|(_, end)| end.metadata.clone());
+        let mut metadata: Extra = start.chain(end).flatten().collect();
+        metadata.remove("toolcell");
+        if !noted.is_empty() {
+            metadata.insert("toolcell".to_owned(), Value::Object(noted));
+        }
+        metadata
+    }
+}
+
+/// Hashes a value so that the order of an object's fields does not matter.
+fn hash(hasher: &mut blake3::Hasher, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            hasher.update(b"{");
+            for (name, value) in fields {
+                hasher.update(format!("{name:?}:").as_bytes());
+                hash(hasher, value);
+            }
+            hasher.update(b"}");
+        }
+        Value::Array(items) => {
+            hasher.update(b"[");
+            items.iter().for_each(|item| hash(hasher, item));
+            hasher.update(b"]");
+        }
+        other => {
+            hasher.update(other.to_string().as_bytes()).update(b",");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+use toolcell_core::record::{self, Content, Extra, ResultStatus, ToolError, ToolInvocation, is_base64, media_type};
+
+use super::{present, snake_case, to_value};
+use crate::block::{self, string};
+use crate::class_name;
+use crate::parts::native_id;
+
+/// Prefix of the digest of arguments some of which are in no record.
+const CONCEALED: &str = "blake3-keyed:";
+
+/// `tool_call` (AO-TC-01..05).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// An object.
+    pub arguments: Value,
+    /// Absent in a step, which has a time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// `tool_result` (AO-TR-01..05).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The `id` of the call.
+    pub call_id: String,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// A text, `class: message`; `null` or absent if the call succeeded.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub error: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<Number>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_tokens: Option<Number>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A call and its result in one object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    pub tool_call: ToolCall,
+    pub tool_result: ToolResult,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl ToolCall {
+    /// The call of an invocation. Its name is the last part of the tool's id; `tool_id` and `invocation_id` say which tool
+    /// and which call it was.
+    pub fn of(invocation: &ToolInvocation) -> Self {
+        let mut extra = Extra::new();
+        extra.insert("tool_id".to_owned(), invocation.tool_id.as_str().into());
+        extra.insert("invocation_id".to_owned(), invocation.invocation_id.to_string().into());
+        let arguments = match arguments(invocation) {
+            arguments @ Value::Object(_) => arguments.clone(),
+            // A caller sent something else, or the arguments are in no record.
+            other => {
+                extra.insert("arguments_sent".to_owned(), other.clone());
+                Value::Object(Map::new())
+            }
+        };
+        Self {
+            id: native_id(invocation),
+            name: bare_name(&invocation.tool_id),
+            arguments,
+            timestamp: Some(invocation.created_at().to_string()),
+            extra,
+        }
+    }
+}
+
+impl ToolResult {
+    /// The result of an invocation: the output as the caller got it, with previews of what is too large.
+    pub fn of(invocation: &ToolInvocation, result: &record::ToolResult) -> Self {
+        let begun = invocation.started_at().unwrap_or_else(|| invocation.created_at());
+        let ended = invocation.ended_at().unwrap_or(result.created_at);
+        let mut extra = Extra::new();
+        if let Some(children) = invocation.extra.get("child_invocation_ids") {
+            extra.insert("child_invocation_ids".to_owned(), children.clone());
+        }
+        Self {
+            call_id: native_id(invocation),
+            output: Some(output(result)),
+            error: Some(result.error.as_ref().map_or(Value::Null, |error| error_text(error).into())),
+            duration_ms: Some(ended.millis_since(begun).into()),
+            // No tool reports tokens yet, and none are invented.
+            cost_tokens: Some(0.into()),
+            extra,
+        }
+    }
+}
+
+/// The `tool_call` of an invocation as JSON.
+pub fn call(invocation: &ToolInvocation) -> Value {
+    to_value(&ToolCall::of(invocation))
+}
+
+/// The `tool_result` of an invocation as JSON.
+pub fn result(invocation: &ToolInvocation, result: &record::ToolResult) -> Value {
+    to_value(&ToolResult::of(invocation, result))
+}
+
+/// Whether some of the arguments are in no record, because the tool's contract calls them sensitive.
+pub(super) fn is_concealed(invocation: &ToolInvocation) -> bool {
+    invocation.model_input_ref.starts_with(CONCEALED)
+}
+
+/// The arguments that a record may show.
+pub(crate) fn arguments(invocation: &ToolInvocation) -> &Value {
+    match &invocation.observable_input {
+        Some(observable) if is_concealed(invocation) => observable,
+        _ => &invocation.model_input,
+    }
+}
+
+/// The name of a tool without its namespace, and the requested name if there was no such tool.
+pub(super) fn bare_name(tool_id: &str) -> String {
+    let requested = tool_id.strip_prefix("unresolved:");
+    snake_case(requested.unwrap_or_else(|| tool_id.rsplit_once('.').map_or(tool_id, |(_, name)| name)))
+}
+
+/// `class: message`. The message is the one that a model may see; what is for developers stays in the record.
+fn error_text(error: &ToolError) -> String {
+    format!("{}: {}", class_name(error.error_class), error.message)
+}
+
+/// The structured output, or else the text; `null` for an empty result, and for a call without a usable output.
+fn output(result: &record::ToolResult) -> Value {
+    let is_usable = !result.is_error || result.status == ResultStatus::PartialSucceeded;
+    if !is_usable {
+        return Value::Null;
+    }
+    if let Some(structured) = result.structured_content.as_ref().filter(|_| !result.empty_result) {
+        return structured.clone();
+    }
+    let blocks = block::output(result);
+    let is_text = blocks.iter().all(|block| block.as_text().is_some() || block.is_persisted());
+    let parts: Vec<String> = blocks.iter().map(block_text).collect();
+    match parts.as_slice() {
+        [] => Value::Null,
+        [one] => one.as_str().into(),
+        _ if is_text => parts.join("\n").into(),
+        _ => parts.into(),
+    }
+}
+
+/// A block as a text: media and files are URIs.
+fn block_text(block: &Content) -> String {
+    if let Some(text) = block.as_text().or_else(|| string(block::resource(&block.fields), "text")) {
+        return text.to_owned();
+    }
+    if block.is_persisted() {
+        return block::persisted(block).0;
+    }
+    uri(block)
+        .or_else(|| block::handoff(&block.fields))
+        .unwrap_or_else(|| serde_json::to_string(block).unwrap_or_default())
+}
+
+fn uri(block: &Content) -> Option<String> {
+    let fields = block::resource(&block.fields);
+    if let Some(uri) = string(fields, "uri") {
+        return Some(uri.to_owned());
+    }
+    let data = string(fields, "data").filter(|data| is_base64(data))?;
+    Some(format!("data:{};base64,{data}", media_type(fields).unwrap_or("application/octet-stream")))
+}

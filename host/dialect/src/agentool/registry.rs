@@ -1,0 +1,156 @@
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcell_core::record::{Extra, Timestamp};
+
+use super::{ToolSpec, Word, category, snake_case};
+use crate::name::{free, is_made_of};
+use crate::{Listed, visible};
+
+/// Maximum number of tags that the annotations of a tool add.
+const TAGS_MAX: usize = 16;
+/// The field with the id of the tool.
+const TOOL_ID: &str = "tool_id";
+/// Maximum length of such a tag, in characters.
+const TAG_CHARS_MAX: usize = 64;
+
+/// `ToolRegistry` (AO-RG-01).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolRegistry {
+    pub registry_id: String,
+    pub version: String,
+    pub updated_at: String,
+    pub tools: Vec<Entry>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One tool of a registry (AO-RG-02).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub spec: ToolSpec,
+    /// The URL that takes a `tool_call`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Word<Auth>>,
+    /// The namespace of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What a request to an endpoint has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// `Authorization: Bearer TOKEN`.
+    Bearer,
+    None,
+}
+
+/// A tool, and where it is called.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    pub listed: Listed<'a>,
+    /// `None` for a tool without a URL.
+    pub endpoint: Option<&'a str>,
+    pub auth: Auth,
+}
+
+/// Which entries are wanted. `None` matches all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Query<'a> {
+    /// Words, each of which has to be in the name, the description, the provider or a tag.
+    pub words: Option<&'a str>,
+    pub tag: Option<&'a str>,
+    pub category: Option<&'a str>,
+}
+
+/// The registry of these tools, in their order. Each gets a name of its own.
+pub fn registry(registry_id: &str, version: &str, updated_at: Timestamp, mut tools: Vec<Entry>) -> ToolRegistry {
+    let mut taken = HashSet::new();
+    tools.iter_mut().for_each(|entry| entry.claim_name(&mut taken));
+    ToolRegistry {
+        registry_id: registry_id.to_owned(),
+        version: version.to_owned(),
+        updated_at: updated_at.to_string(),
+        tools,
+        extra: Extra::new(),
+    }
+}
+
+/// Whether a registry can name the tool that is exported as `exported` so.
+pub fn is_named(name: &str, exported: &str) -> bool {
+    name == exported || is_made_of(name, &snake_case(exported))
+}
+
+/// The entries that match, in their order.
+pub fn query<'r>(registry: &'r ToolRegistry, query: &Query<'_>) -> Vec<&'r Entry> {
+    let words: Vec<String> = query.words.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    let is_wanted = |entry: &&Entry| {
+        let tag = query.tag.is_none_or(|wanted| entry.tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted)));
+        let category = query.category.is_none_or(|wanted| category_of(entry) == Some(wanted));
+        tag && category && has_words(entry, &words)
+    };
+    registry.tools.iter().filter(is_wanted).collect()
+}
+
+fn has_words(entry: &Entry, words: &[String]) -> bool {
+    if words.is_empty() {
+        return true;
+    }
+    let texts = [&entry.spec.name, &entry.spec.description].into_iter().chain(&entry.provider).chain(&entry.tags);
+    let texts: Vec<String> = texts.map(|text| text.to_lowercase()).collect();
+    words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
+}
+
+fn category_of(entry: &Entry) -> Option<&str> {
+    match entry.spec.metadata.as_ref()?.category.as_ref()? {
+        Word::Known(category) => Some(category.as_str()),
+        Word::Other(word) => Some(word),
+    }
+}
+
+impl Entry {
+    /// The entry of a tool.
+    pub fn of(offer: &Offer<'_>) -> Self {
+        let declaration = offer.listed.declaration;
+        Self {
+            spec: ToolSpec::of(&offer.listed),
+            endpoint: offer.endpoint.map(str::to_owned),
+            auth: Some(Word::Known(offer.auth)),
+            provider: Some(visible(&declaration.namespace)),
+            tags: tags(offer),
+            extra: Extra::from_iter([(TOOL_ID.to_owned(), declaration.tool_id.as_str().into())]),
+        }
+    }
+
+    /// Two names may be one in snake_case. The tool's id is unique.
+    fn claim_name(&mut self, taken: &mut HashSet<String>) {
+        let id = self.extra.get(TOOL_ID).and_then(Value::as_str).unwrap_or_default();
+        self.spec.name = free(&self.spec.name, id, |name| !taken.contains(name));
+        taken.insert(self.spec.name.clone());
+    }
+}
+
+/// The category, the kind, and the `tags` that the annotations claim: they find a tool, and decide nothing.
+fn tags(offer: &Offer<'_>) -> Vec<String> {
+    let declaration = offer.listed.declaration;
+    let kind = &declaration.tool_kind;
+    let mut tags: Vec<String> = category(kind).map(|category| category.as_str().to_owned()).into_iter().collect();
+    let claimed = declaration.annotations.as_ref().and_then(|annotations| annotations.get("tags"));
+    let claimed = claimed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let fits = |tag: &&str| !tag.is_empty() && tag.chars().count() <= TAG_CHARS_MAX;
+    for tag in [kind.0.as_str()].into_iter().chain(claimed.filter(fits).take(TAGS_MAX)) {
+        let tag = visible(tag);
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    tags
+}

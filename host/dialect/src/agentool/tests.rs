@@ -1,0 +1,537 @@
+use serde_json::{Value, json};
+use toolcell_core::catalog::RecordSchema;
+use toolcell_core::record::{
+    Content, ContextModifier, ErrorClass, Input, PermissionProfile, PersistedRef, Refusal, Status, Timestamp,
+    ToolDeclaration, ToolInterface, ToolInvocation, ToolKind, ToolResult as Recorded,
+};
+
+use super::*;
+use crate::Listed;
+
+macro_rules! example {
+    ($name:literal) => {
+        serde_json::from_str::<Value>(include_str!(concat!("examples/", $name, ".json"))).unwrap()
+    };
+}
+
+macro_rules! schema {
+    ($name:literal) => {
+        serde_json::from_str::<Value>(include_str!(concat!("../../../../schemas/agentool-", $name, ".schema.json")))
+            .unwrap()
+    };
+}
+
+fn schemas() -> Vec<Value> {
+    vec![
+        schema!("tool-spec"),
+        schema!("tool-call"),
+        schema!("tool-result"),
+        schema!("reasoning-trace"),
+        schema!("tool-registry"),
+        schema!("eval-case"),
+        schema!("eval-result"),
+    ]
+}
+
+/// The examples of the specification, by the last part of the names of their schemas.
+fn examples() -> Vec<(&'static str, Value)> {
+    let exchange = example!("exchange");
+    vec![
+        ("tool-spec", example!("tool_spec")),
+        ("tool-call", exchange["tool_call"].clone()),
+        ("tool-result", exchange["tool_result"].clone()),
+        ("reasoning-trace", example!("reasoning_trace")),
+        ("tool-registry", example!("tool_registry")),
+        ("eval-case", example!("eval_case")),
+        ("eval-result", example!("eval_result")),
+    ]
+}
+
+fn is_valid(name: &str, value: &Value) -> bool {
+    let all = schemas();
+    let title = format!("agentool-{name}");
+    let schema = all.iter().find(|schema| schema["title"] == title.as_str()).unwrap();
+    RecordSchema::compile(schema, &all).unwrap().violations(value, 1).is_empty()
+}
+
+fn again<D: Document + Serialize>(value: &Value, reading: Reading) -> Result<Value, String> {
+    read::<D>(value.clone(), reading).map(|document| to_value(&document))
+}
+
+/// Reads and writes a document of the type that belongs to a schema. The types of evaluations are not here.
+fn round_trip(name: &str, value: &Value, reading: Reading) -> Option<Result<Value, String>> {
+    Some(match name {
+        "tool-spec" => again::<ToolSpec>(value, reading),
+        "tool-call" => again::<ToolCall>(value, reading),
+        "tool-result" => again::<ToolResult>(value, reading),
+        "reasoning-trace" => again::<ReasoningTrace>(value, reading),
+        "tool-registry" => again::<ToolRegistry>(value, reading),
+        _ => return None,
+    })
+}
+
+/// Adds an unknown field to every object.
+fn extended(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let known = fields.iter().map(|(name, value)| (name.clone(), extended(value)));
+            Value::Object(known.chain([("x_unknown".to_owned(), json!({ "a": [1.0, null] }))]).collect())
+        }
+        Value::Array(items) => items.iter().map(extended).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn every_example_of_the_specification_survives_with_and_without_unknown_fields() {
+    for (name, plain) in examples() {
+        for value in [plain.clone(), extended(&plain)] {
+            assert!(is_valid(name, &value), "{name}");
+            for reading in [Reading::Strict, Reading::Lenient] {
+                if let Some(read) = round_trip(name, &value, reading) {
+                    assert_eq!(read.unwrap(), value, "{name}");
+                }
+            }
+        }
+    }
+    let exchange = extended(&example!("exchange"));
+    assert_eq!(again::<Exchange>(&exchange, Reading::Strict).unwrap(), exchange);
+}
+
+/// What strict readers and the schema refuse. A `null` removes the field.
+#[test]
+fn a_document_with_one_thing_wrong_is_refused() {
+    for (name, place, wrong) in [
+        ("tool-spec", "/name", json!("searchWeb")),
+        ("tool-spec", "/name", Value::Null),
+        ("tool-spec", "/description", json!("")),
+        ("tool-spec", "/parameters", json!([])),
+        ("tool-spec", "/parameters/type", json!("array")),
+        ("tool-spec", "/metadata/category", json!("search")),
+        ("tool-spec", "/metadata/cost_tier", json!("cheapest")),
+        ("tool-spec", "/metadata/side_effects", json!("no")),
+        ("tool-call", "/id", Value::Null),
+        ("tool-call", "/arguments", json!("{}")),
+        ("tool-call", "/timestamp", json!("today")),
+        ("tool-result", "/call_id", Value::Null),
+        ("tool-result", "/output", Value::Null),
+        ("tool-result", "/error", json!({ "message": "m" })),
+        ("tool-result", "/error", json!("")),
+        ("tool-result", "/duration_ms", json!(-1)),
+        ("tool-result", "/cost_tokens", json!(0.5)),
+        ("reasoning-trace", "/trace_id", Value::Null),
+        ("reasoning-trace", "/status", json!("succeeded")),
+        ("reasoning-trace", "/status", Value::Null),
+        ("reasoning-trace", "/started_at", json!("yesterday")),
+        ("reasoning-trace", "/metrics", Value::Null),
+        ("reasoning-trace", "/metrics/step_count", json!("4")),
+        ("reasoning-trace", "/metrics/total_cost_usd", json!(-1)),
+        ("reasoning-trace", "/steps/0/type", json!("thought")),
+        ("reasoning-trace", "/steps/0/content", Value::Null),
+        ("reasoning-trace", "/steps/0/step_id", Value::Null),
+        ("reasoning-trace", "/steps/1/tool_call", Value::Null),
+        ("reasoning-trace", "/steps/1/tool_call/name", Value::Null),
+        ("reasoning-trace", "/steps/2/tool_result/call_id", json!(7)),
+        ("tool-registry", "/updated_at", Value::Null),
+        ("tool-registry", "/tools/0/spec", Value::Null),
+        ("tool-registry", "/tools/0/spec/name", json!("Search")),
+        ("eval-case", "/assertions/0/type", json!("calls_tool")),
+        ("eval-case", "/assertions/0/tool_name", Value::Null),
+        ("eval-case", "/assertions", Value::Null),
+        ("eval-result", "/composite_score", json!(1.5)),
+        ("eval-result", "/passed", json!("yes")),
+        ("eval-result", "/assertion_results/0/reason", Value::Null),
+    ] {
+        let mut value = examples().into_iter().find(|(known, _)| *known == name).unwrap().1;
+        let (object, field) = place.rsplit_once('/').unwrap();
+        let fields = value.pointer_mut(object).unwrap().as_object_mut().unwrap();
+        match wrong.is_null() {
+            true => _ = fields.remove(field).unwrap(),
+            false => _ = fields.insert(field.to_owned(), wrong.clone()),
+        }
+        assert!(!is_valid(name, &value), "{name} {place} {wrong}");
+        if let Some(read) = round_trip(name, &value, Reading::Strict) {
+            assert!(read.is_err(), "{name} {place} {wrong}");
+        }
+    }
+}
+
+/// What a schema cannot say, a strict reader checks.
+#[test]
+fn a_strict_reader_compares_the_parts_of_a_trace() {
+    for (place, wrong) in [
+        ("/metrics/step_count", json!(3)),
+        ("/metrics/tool_call_count", json!(2)),
+        ("/steps/1/step_id", json!("step_001")),
+        ("/steps/1/timestamp", json!("2026-03-01T10:00:00.5Z")),
+        ("/steps/2/tool_result/call_id", json!("another")),
+        ("/finished_at", json!("2026-03-01T09:59:59Z")),
+    ] {
+        let mut trace = example!("reasoning_trace");
+        *trace.pointer_mut(place).unwrap() = wrong;
+        assert!(is_valid("reasoning-trace", &trace), "{place}");
+        assert!(again::<ReasoningTrace>(&trace, Reading::Strict).is_err(), "{place}");
+        assert_eq!(again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(), trace, "{place}");
+    }
+}
+
+#[test]
+fn a_lenient_reader_keeps_words_that_it_does_not_know() {
+    let mut trace = example!("reasoning_trace");
+    trace["status"] = json!("paused");
+    trace["steps"][0]["type"] = json!("observation");
+    assert_eq!(again::<ReasoningTrace>(&trace, Reading::Lenient).unwrap(), trace);
+    let spec =
+        json!({ "name": "searchWeb", "description": "", "parameters": {}, "metadata": { "category": "search" } });
+    assert_eq!(again::<ToolSpec>(&spec, Reading::Lenient).unwrap(), spec);
+    assert!(read::<ToolSpec>(json!({ "description": "d", "parameters": {} }), Reading::Lenient).is_err());
+}
+
+fn declared(name: &str, kind: &str, annotations: Value) -> ToolDeclaration {
+    serde_json::from_value(json!({
+        "schema_version": "0.2.0", "tool_id": format!("acme.{name}"), "namespace": "acme", "name": name,
+        "description": "Finds\u{200b} pages.", "lifecycle": "available", "tool_kind": kind, "annotations": annotations,
+    }))
+    .unwrap()
+}
+
+fn profile(fields: Value) -> PermissionProfile {
+    let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+    profile.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    serde_json::from_value(profile).unwrap()
+}
+
+/// Gives `with` the description of a tool whose interface claims that it only reads.
+fn with_listed<T>(declaration: &ToolDeclaration, access: Value, with: impl FnOnce(Listed<'_>) -> T) -> T {
+    let interface = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "t", "is_read_only": true });
+    let interface: ToolInterface = serde_json::from_value(interface).unwrap();
+    with(Listed {
+        name: &declaration.name,
+        title: None,
+        description: &declaration.description,
+        declaration,
+        interface: Some(&interface),
+        permission: &profile(access),
+        input_schema: &json!({ "properties": { "query": { "type": "string" } } }),
+        output_schema: Some(&json!({ "type": "array" })),
+        component: "sha256:00",
+    })
+}
+
+#[test]
+fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
+    let reads = json!({ "access_kinds": ["file_read"], "write_effects": ["none"] });
+    let declaration = declared("searchPages", "web_search", json!({ "cost_tier": "cheap" }));
+    let spec = with_listed(&declaration, reads, |listed| spec(&listed));
+    let expected = json!({
+        "name": "search_pages", "description": "Finds pages.",
+        "parameters": { "properties": { "query": { "type": "string" } }, "type": "object" },
+        "returns": { "type": "array" },
+        "metadata": { "category": "retrieval", "cost_tier": "cheap", "side_effects": false },
+    });
+    assert_eq!(spec, expected);
+    assert!(is_valid("tool-spec", &spec));
+    read::<ToolSpec>(spec, Reading::Strict).unwrap();
+    let declaration = declared("write", "file_operation", json!({ "cost_tier": "priceless" }));
+    let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
+    let metadata = with_listed(&declaration, writes, |listed| ToolSpec::of(&listed)).metadata.unwrap();
+    assert_eq!(to_value(&metadata), json!({ "category": "io", "side_effects": true }));
+}
+
+#[test]
+fn each_kind_of_tool_has_its_category() {
+    let categories: Vec<(&str, Option<&str>)> = ToolKind::KNOWN
+        .into_iter()
+        .map(|kind| (kind, category(&ToolKind(kind.to_owned())).map(Category::as_str)))
+        .collect();
+    let expected = [
+        ("function", Some("compute")),
+        ("mcp_tool", None),
+        ("openapi_operation", None),
+        ("native_tool", None),
+        ("browser_action", Some("side_effect")),
+        ("shell_command", Some("side_effect")),
+        ("code_execution", Some("compute")),
+        ("file_operation", Some("io")),
+        ("web_search", Some("retrieval")),
+        ("retrieval", Some("retrieval")),
+        ("model_task", Some("coordination")),
+        ("skill_tool", Some("coordination")),
+        ("peer_agent_tool", Some("coordination")),
+        ("policy_check", Some("compute")),
+        ("artifact_operation", Some("io")),
+        ("evidence_export", Some("side_effect")),
+        ("custom", None),
+    ];
+    assert_eq!(categories, expected);
+}
+
+#[test]
+fn names_are_in_snake_case_and_unique_in_a_registry() {
+    for (name, snake) in [
+        ("search_web", "search_web"),
+        ("searchWeb", "search_web"),
+        ("Files.Read-all", "files_read_all"),
+        ("7zip", "tool_7zip"),
+        ("_x", "tool__x"),
+        ("\u{e9}", "tool__"),
+        ("", "tool_"),
+    ] {
+        assert_eq!(snake_case(name), snake, "{name:?}");
+        assert!(tool_spec::is_snake_case(snake));
+    }
+    let declarations = [
+        declared("read_all", "file_operation", json!({ "tags": ["disk", "", 7, "t".repeat(100)] })),
+        declared("read-all", "web_search", json!({})),
+    ];
+    let access = json!({ "access_kinds": ["file_read"], "write_effects": ["none"] });
+    let registry = with_listed(&declarations[0], access.clone(), |first| {
+        with_listed(&declarations[1], access, |second| {
+            let entry = |listed, endpoint| Entry::of(&Offer { listed, endpoint, auth: Auth::Bearer });
+            let tools = vec![entry(first, Some("https://example.com/read_all")), entry(second, None)];
+            registry("acme", "0.1.0", Timestamp::now(), tools)
+        })
+    });
+    assert_eq!((registry.problem(), is_valid("tool-registry", &to_value(&registry))), (None, true));
+    let [first, second] = registry.tools.as_slice() else { panic!("{registry:?}") };
+    assert_eq!(first.spec.name, "read_all");
+    assert!(second.spec.name.starts_with("read_all_") && second.spec.name.len() == "read_all_".len() + 6);
+    for (name, exported, is_its_name) in [
+        (first.spec.name.as_str(), "read_all", true),
+        (second.spec.name.as_str(), "read-all", true),
+        ("read-all", "read-all", true),
+        ("read_all_files", "read-all", false),
+        ("write_all", "read_all", false),
+    ] {
+        assert_eq!(is_named(name, exported), is_its_name, "{name} {exported}");
+    }
+    assert_eq!(first.tags, ["io", "file_operation", "disk"]);
+    assert_eq!((first.provider.as_deref(), &first.extra["tool_id"]), (Some("acme"), &json!("acme.read_all")));
+    let found = |wanted: Query<'_>| query(&registry, &wanted).len();
+    let words = |words| Query { words: Some(words), ..Query::default() };
+    assert_eq!(
+        (found(Query::default()), found(words("")), found(words("FINDS disk")), found(words("disk web"))),
+        (2, 2, 1, 0)
+    );
+    assert_eq!(found(Query { tag: Some("Disk"), ..Query::default() }), 1);
+    assert_eq!(found(Query { category: Some("retrieval"), ..Query::default() }), 1);
+    assert_eq!(found(Query { tag: Some("disk"), category: Some("retrieval"), ..Query::default() }), 0);
+}
+
+/// A call that has ended with `status`.
+fn invocation(tool_id: &str, native: Option<&str>, input: Value, status: Status) -> ToolInvocation {
+    let mut invocation = ToolInvocation::planned(tool_id, &Input::from_value(input));
+    tool_id.clone_into(&mut invocation.tool_id);
+    invocation.native_call_id = native.map(str::to_owned);
+    let way: &[Status] = match status {
+        Status::Succeeded | Status::Failed | Status::TimedOut => {
+            &[Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running, status]
+        }
+        _ => &[Status::Selected, Status::ArgumentsReady, status],
+    };
+    way.iter().for_each(|step| invocation.advance(*step, None).unwrap());
+    invocation
+}
+
+fn failed(invocation: &ToolInvocation, class: ErrorClass) -> Recorded {
+    let error = Refusal::new(class, "some_code", "it failed").detail("a secret place").to_error();
+    let provenance = serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool", "tool_id": "t" }));
+    let provenance = provenance.unwrap_or_else(|error| panic!("{error}"));
+    Recorded::failed(invocation.invocation_id, error, provenance)
+}
+
+fn succeeded(invocation: &ToolInvocation, content: Vec<Content>, structured: Option<Value>) -> Recorded {
+    let mut result = failed(invocation, ErrorClass::ExecutionFailed);
+    (result.error, result.is_error, result.status) = (None, false, toolcell_core::record::ResultStatus::Succeeded);
+    (result.model_facing_content, result.structured_content) = (content, structured);
+    result
+}
+
+#[test]
+fn an_output_is_structured_or_text_and_media_are_uris() {
+    let call = invocation("acme.read", None, json!({}), Status::Succeeded);
+    let output = |content: Value, structured: Option<Value>| {
+        let content: Vec<Content> = serde_json::from_value(content).unwrap();
+        result(&call, &succeeded(&call, content, structured))["output"].clone()
+    };
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    assert_eq!(output(json!([text("t")]), Some(json!({ "n": 1 }))), json!({ "n": 1 }));
+    assert_eq!(output(json!([text("a"), text("b")]), None), json!("a\nb"));
+    assert_eq!(output(json!([]), None), Value::Null);
+    let image = json!({ "type": "image", "data": "AAAA", "media_type": "image/png" });
+    assert_eq!(output(json!([image]), None), json!("data:image/png;base64,AAAA"));
+    let link = json!({ "type": "resource_link", "uri": "memo:1", "name": "m" });
+    assert_eq!(output(json!([text("a"), link]), None), json!(["a", "memo:1"]));
+    let handoff = json!({ "type": "handoff_ref", "to_agent": "billing", "message": "m" });
+    assert_eq!(output(json!([handoff]), None), json!("the tool proposes to hand over to \"billing\": m"));
+    let reference: PersistedRef = serde_json::from_value(json!({
+        "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9,
+    }))
+    .unwrap();
+    let cut = json!([Content::persisted("text", "pre", &reference)]);
+    assert_eq!(
+        output(cut, None),
+        json!("pre\n[cut: 9 bytes of text in all, in the resource toolcell:payload/sha256:00]")
+    );
+}
+
+#[test]
+fn each_class_of_error_is_a_text_without_what_is_for_developers() {
+    for class in ErrorClass::ALL {
+        let call = invocation("acme.read", Some("c1"), json!({}), Status::Failed);
+        let mut ended = failed(&call, class);
+        ended.model_facing_content.insert(0, Content::text("half"));
+        let told = result(&call, &ended);
+        let word = to_value(&class);
+        assert_eq!(told["error"], format!("{}: it failed", word.as_str().unwrap()), "{told}");
+        assert_eq!((&told["call_id"], &told["cost_tokens"]), (&json!("c1"), &json!(0)));
+        // What is usable of a partial failure is its output.
+        let usable = if class == ErrorClass::PartialFailure { json!("half") } else { Value::Null };
+        assert_eq!(told["output"], usable, "{told}");
+        assert!(!told.to_string().contains("secret place"), "{told}");
+        assert!(is_valid("tool-result", &told));
+        read::<ToolResult>(told, Reading::Strict).unwrap();
+    }
+}
+
+#[test]
+fn arguments_that_are_no_object_or_in_no_record_are_told_as_they_were_sent() {
+    let call = |input| call(&ToolInvocation::planned("acme.read", &input));
+    assert_eq!(call(Input::from_text("{\"b\": 1}"))["arguments"], json!({ "b": 1 }));
+    let malformed = call(Input::from_text("{not JSON"));
+    assert_eq!((&malformed["arguments"], &malformed["arguments_sent"]), (&json!({}), &json!("{not JSON")));
+    assert!(is_valid("tool-call", &malformed));
+    let mut shown = ToolInvocation::planned("acme.read", &Input::from_text("{}"));
+    shown.observable_input = Some(std::sync::Arc::new(json!({ "token": "[redacted]", "all": false })));
+    assert_eq!(super::call(&shown)["arguments"], json!({}));
+    shown.model_input_ref = "blake3-keyed:00".into();
+    assert_eq!(super::call(&shown)["arguments"], json!({ "token": "[redacted]", "all": false }));
+}
+
+/// The trace of these calls, each with the class of its error, and these posts.
+fn traced(calls: &[(ToolInvocation, Option<ErrorClass>)], posts: &[Value], detectors: Detectors) -> Value {
+    let mut builder = TraceBuilder::new("s", detectors);
+    for (invocation, class) in calls {
+        let result = match class {
+            Some(class) => failed(invocation, *class),
+            None => succeeded(invocation, vec![Content::text("fine")], None),
+        };
+        builder.call(invocation, Some(&result));
+    }
+    posts.iter().for_each(|post| builder.post(Post::read(post.clone(), Timestamp::now()).unwrap()));
+    let trace = builder.finish().unwrap();
+    assert_eq!(trace.problem(), None, "{trace:#?}");
+    let trace = to_value(&trace);
+    assert!(is_valid("reasoning-trace", &trace), "{trace:#}");
+    trace
+}
+
+fn ok(tool: &str, input: Value) -> (ToolInvocation, Option<ErrorClass>) {
+    (invocation(tool, None, input, Status::Succeeded), None)
+}
+
+#[test]
+fn the_status_is_what_was_found_or_posted_or_seen() {
+    let status = |calls: &[_], posts: &[Value], detectors| traced(calls, posts, detectors)["status"].clone();
+    let plain = Detectors::default();
+    let fine = ok("a.b", json!({ "n": 1 }));
+    let late = || (invocation("a.b", None, json!({}), Status::TimedOut), Some(ErrorClass::Timeout));
+    let denied = (invocation("a.b", None, json!({}), Status::Denied), Some(ErrorClass::PermissionDenied));
+    assert_eq!(status(std::slice::from_ref(&fine), &[], plain), "success");
+    assert_eq!(status(&[fine.clone(), denied.clone()], &[], plain), "error");
+    assert_eq!(status(&[fine.clone(), late()], &[], plain), "timeout");
+    assert_eq!(status(&[late(), ok("a.b", json!({}))], &[], plain), "error", "the last call did not end so");
+    for word in ["success", "error", "timeout", "refusal"] {
+        assert_eq!(status(std::slice::from_ref(&denied), &[json!({ "type": "end", "status": word })], plain), word);
+    }
+    let budget = |tokens| Detectors { token_budget: Some(tokens), ..plain };
+    let tokens = json!({ "type": "end", "status": "success", "total_tokens": 100 });
+    let thought = json!({ "type": "reasoning", "content": "c", "context_tokens": 100 });
+    for post in [tokens, thought] {
+        assert_eq!(status(std::slice::from_ref(&fine), std::slice::from_ref(&post), budget(100)), "success");
+        assert_eq!(status(std::slice::from_ref(&fine), &[post], budget(99)), "context_overflow");
+    }
+}
+
+#[test]
+fn a_loop_is_one_tool_with_equal_arguments_so_often() {
+    let found = |calls: &[_], loop_after| {
+        let trace = traced(
+            calls,
+            &[json!({ "type": "end", "status": "success" })],
+            Detectors { loop_after, ..Detectors::default() },
+        );
+        (trace["status"] == "loop_detected").then(|| trace["metadata"]["toolcell"].clone())
+    };
+    let one = || ok("a.read", json!({ "x": { "p": 1, "q": [2] }, "y": null }));
+    let same = || ok("a.read", json!({ "y": null, "x": { "q": [2], "p": 1 } }));
+    let other = ok("a.read", json!({ "x": { "p": 1, "q": [3] }, "y": null }));
+    let other_tool = ok("b.read", json!({ "x": { "p": 1, "q": [2] }, "y": null }));
+    assert_eq!(found(&[one(), same(), other.clone(), other_tool.clone()], 3), None);
+    let noted = found(&[one(), other.clone(), same(), other_tool.clone(), one(), same()], 3).unwrap();
+    let expected = json!({ "loop": { "tool_name": "a__read", "equal_calls": 4 }, "posted_status": "success" });
+    assert_eq!(noted, expected);
+    assert_eq!(found(&[one(), same(), one()], 4), None);
+    let concealed = || {
+        let mut call = one();
+        call.0.model_input_ref = "blake3-keyed:00".into();
+        call
+    };
+    assert_eq!(found(&[concealed(), concealed(), concealed()], 3), None, "the arguments may differ");
+}
+
+#[test]
+fn a_result_is_followed_by_what_it_proposes_and_calls_by_tools_are_left_out() {
+    let call = invocation("a.read", Some("1"), json!({}), Status::Succeeded);
+    let twin = invocation("a.read", Some("1"), json!({ "n": 2 }), Status::Succeeded);
+    let handoff = Content::new("handoff_ref", json!({ "to_agent": "billing", "message": "m" }));
+    let mut answer = succeeded(&call, vec![Content::text("t"), handoff], None);
+    answer.context_modifiers = vec![ContextModifier { key: "branch".to_owned(), value: json!({ "a": 1 }) }];
+    let mut child = invocation("a.child", None, json!({}), Status::Succeeded);
+    child.extra.insert("parent_invocation_id".to_owned(), json!(call.invocation_id));
+    let mut builder = TraceBuilder::new("s", Detectors::default());
+    builder.call(&call, Some(&answer));
+    builder.call(&child, Some(&succeeded(&child, vec![], None)));
+    builder.call(&twin, None);
+    let trace = builder.finish().unwrap();
+    assert_eq!(trace.problem(), None);
+    assert_eq!((&trace.finished_at, &trace.output, &trace.status), (&None, &None, &None), "one call is running");
+    let kinds: Vec<&str> = trace.steps.iter().map(|step| step.kind.known().unwrap().as_str()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "tool_call").count(), 2);
+    let at = kinds.iter().position(|kind| *kind == "tool_result").unwrap();
+    assert_eq!(kinds[at..at + 3], ["tool_result", "handoff", "memory_write"]);
+    assert_eq!(trace.steps[at + 1].to_agent, Some(json!("billing")));
+    let written = &trace.steps[at + 2];
+    assert_eq!((&written.key, &written.content), (&Some(json!("branch")), &Some(json!("{\"a\":1}"))));
+    let ids: Vec<String> = trace.steps.iter().filter_map(|step| Some(step.tool_call.as_ref()?.id.clone())).collect();
+    assert_eq!(ids, ["1".to_owned(), twin.invocation_id.to_string()]);
+}
+
+#[test]
+fn no_two_tools_of_a_trace_have_one_name() {
+    let calls = ["a.b", "c.b", "x.a__b", "y.c__b"].map(|tool| ok(tool, json!({})));
+    let trace = traced(&calls, &[], Detectors::default());
+    let steps = trace["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "tool_call");
+    let names: std::collections::BTreeSet<&str> =
+        steps.map(|step| step["tool_call"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), calls.len(), "{names:?}");
+}
+
+#[test]
+fn a_post_reads_back_as_it_was_written() {
+    let now = Timestamp::now();
+    for post in [
+        json!({ "type": "start", "input": "i", "agent_id": "a", "metadata": { "team": "x" } }),
+        json!({ "type": "reasoning", "content": "c", "context_tokens": 7, "x_unknown": [1.5], "step_id": "mine" }),
+        json!({ "type": "handoff", "to_agent": "b", "message": "m" }),
+        json!({ "type": "memory_read", "query": "q", "results": [null] }),
+        json!({ "type": "memory_write", "content": "c", "key": "k" }),
+        json!({ "type": "end", "output": "o", "status": "refusal", "total_tokens": 3200, "total_cost_usd": 0.0032 }),
+    ] {
+        let read = Post::read(post.clone(), now).unwrap();
+        let again = Post::read(read.to_value(), Timestamp::of_unix_millis(0)).unwrap();
+        assert_eq!(again, read, "{post}");
+    }
+    let step = Post::read(json!({ "type": "reasoning", "content": "c", "step_id": "mine" }), now).unwrap().to_value();
+    assert_eq!((&step["caller_step_id"], step.get("step_id")), (&json!("mine"), None));
+}

@@ -1,0 +1,142 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcell_core::record::{Extra, ToolKind};
+
+use super::{Word, present, to_value};
+use crate::{Listed, visible};
+
+/// `ToolSpec` (AO-TS-01..07).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Unique, in snake_case.
+    pub name: String,
+    /// What the tool does, and when to use it.
+    pub description: String,
+    /// JSON Schema of the arguments, of type `object`.
+    pub parameters: Value,
+    /// JSON Schema of the output.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub returns: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// `metadata` of a [`ToolSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metadata {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<Word<Category>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_tier: Option<Word<CostTier>>,
+    /// Whether a call changes external state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effects: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// `metadata.category` (AO-TS-05).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    Retrieval,
+    Compute,
+    Io,
+    SideEffect,
+    Coordination,
+}
+
+impl Category {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retrieval => "retrieval",
+            Self::Compute => "compute",
+            Self::Io => "io",
+            Self::SideEffect => "side_effect",
+            Self::Coordination => "coordination",
+        }
+    }
+}
+
+/// `metadata.cost_tier` (AO-TS-06).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostTier {
+    Free,
+    Cheap,
+    Medium,
+    Expensive,
+}
+
+impl ToolSpec {
+    /// The tool as agentool describes it.
+    pub fn of(listed: &Listed<'_>) -> Self {
+        let name = snake_case(listed.name);
+        let description = visible(listed.description);
+        let description = match description.trim() {
+            "" => listed.title.map_or_else(|| name.clone(), visible),
+            _ => description,
+        };
+        let metadata = Metadata {
+            category: category(&listed.declaration.tool_kind).map(Word::Known),
+            cost_tier: cost_tier(listed),
+            side_effects: Some(!listed.effects().is_read_only),
+            extra: Extra::new(),
+        };
+        Self {
+            name,
+            description,
+            parameters: Value::Object(listed.parameters()),
+            returns: listed.output_schema.cloned(),
+            metadata: Some(metadata),
+            extra: Extra::new(),
+        }
+    }
+}
+
+/// The `ToolSpec` of a tool as JSON.
+pub fn spec(listed: &Listed<'_>) -> Value {
+    to_value(&ToolSpec::of(listed))
+}
+
+/// The category of a kind of tool. `None` for kinds that say how a tool is connected, and not what it does.
+pub fn category(kind: &ToolKind) -> Option<Category> {
+    match kind.0.as_str() {
+        "retrieval" | "web_search" => Some(Category::Retrieval),
+        "function" | "code_execution" | "policy_check" => Some(Category::Compute),
+        "file_operation" | "artifact_operation" => Some(Category::Io),
+        "shell_command" | "browser_action" | "evidence_export" => Some(Category::SideEffect),
+        "peer_agent_tool" | "skill_tool" | "model_task" => Some(Category::Coordination),
+        _ => None,
+    }
+}
+
+/// The tier that the annotations claim, if it is one of the four.
+fn cost_tier(listed: &Listed<'_>) -> Option<Word<CostTier>> {
+    let claimed = listed.declaration.annotations.as_ref()?.get("cost_tier")?;
+    CostTier::deserialize(claimed).ok().map(Word::Known)
+}
+
+/// `name` in snake_case: `^[a-z][a-z0-9_]*$`. Two names can become the same one; [`super::registry`] tells those apart.
+pub fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len());
+    for c in name.chars() {
+        let begins_word = c.is_ascii_uppercase() && snake.ends_with(|c: char| c.is_ascii_lowercase());
+        if begins_word {
+            snake.push('_');
+        }
+        snake.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
+    }
+    if !snake.starts_with(|c: char| c.is_ascii_lowercase()) {
+        snake.insert_str(0, "tool_");
+    }
+    snake
+}
+
+/// Whether `name` is in snake_case.
+pub(super) fn is_snake_case(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}

@@ -1,0 +1,176 @@
+use data_encoding::BASE64;
+use serde_json::{Map, Value, json};
+use toolcell_core::record::{ARTIFACT, Content, is_uri, media_type};
+
+use crate::block::{decoded_bytes, handoff, persisted, resource, string};
+
+/// One block of a result in Amplifier, which knows texts and images.
+pub(super) enum Block {
+    Text(String),
+    Image { media_type: String, data: String },
+}
+
+impl Block {
+    /// The block in `content`.
+    pub(super) fn to_value(&self) -> Value {
+        match self {
+            Self::Text(text) => json!({ "type": "text", "text": text }),
+            Self::Image { media_type, data } => {
+                json!({ "type": "image", "source": { "type": "base64", "media_type": media_type, "data": data } })
+            }
+        }
+    }
+
+    /// What says that the block is there, where there is only text.
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Image { media_type, data } => omitted("image", Some(media_type.as_str()), data),
+        }
+    }
+
+    pub(super) fn is_image(&self) -> bool {
+        matches!(self, Self::Image { .. })
+    }
+}
+
+/// Converts one block of a result. What Amplifier has no word for becomes text that names it.
+pub(super) fn block(content: &Content) -> Block {
+    if content.is_persisted() {
+        return Block::Text(persisted(content).0);
+    }
+    let fields = &content.fields;
+    let text = match content.kind.as_str() {
+        "image" => match image(fields) {
+            Some(image) => return image,
+            None => media("image", fields),
+        },
+        "text" => string(fields, "text").map(str::to_owned),
+        "diff" => string(fields, "diff").or(string(fields, "text")).map(str::to_owned),
+        kind @ ("audio" | "video" | "file") => media(kind, fields),
+        "resource_link" | ARTIFACT => link(fields),
+        "embedded_resource" => embedded(fields),
+        "handoff_ref" => handoff(fields),
+        _ => None,
+    };
+    Block::Text(text.unwrap_or_else(|| serde_json::to_string(content).unwrap_or_default()))
+}
+
+/// An image as `amplifier-core` accepts it: it refuses the whole result because of one image that is not valid.
+fn image(fields: &Map<String, Value>) -> Option<Block> {
+    let data = string(fields, "data")?;
+    let media_type = media_type(fields)?;
+    is_image(media_type, data).then(|| Block::Image { media_type: media_type.to_owned(), data: data.to_owned() })
+}
+
+/// Whether both are what `amplifier-core` accepts: a media type in small letters without parameters, and canonical base64.
+fn is_image(media_type: &str, data: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"+-.".contains(&c);
+    let subtype = media_type.strip_prefix("image/").unwrap_or_default();
+    let is_type = !subtype.is_empty() && subtype.bytes().all(plain);
+    is_type && !data.is_empty() && BASE64.decode(data.as_bytes()).is_ok()
+}
+
+fn media(kind: &str, fields: &Map<String, Value>) -> Option<String> {
+    let data = string(fields, "data").map(|data| omitted(kind, media_type(fields), data));
+    data.or_else(|| link(fields))
+}
+
+/// What takes the place of data that a text cannot hold.
+fn omitted(kind: &str, media_type: Option<&str>, data: &str) -> String {
+    format!("[{kind}, {}, {} bytes]", media_type.unwrap_or("of an unknown type"), decoded_bytes(data))
+}
+
+fn link(fields: &Map<String, Value>) -> Option<String> {
+    let uri = string(fields, "uri").filter(|uri| is_uri(uri))?;
+    let name = string(fields, "name").or(string(fields, "title")).filter(|name| *name != uri);
+    Some(name.map_or_else(|| format!("[resource {uri}]"), |name| format!("[resource {name}: {uri}]")))
+}
+
+/// Converts an embedded resource, whose fields may be in the block itself or in its field `resource`.
+fn embedded(fields: &Map<String, Value>) -> Option<String> {
+    let fields = resource(fields);
+    let data = string(fields, "data").or(string(fields, "blob"));
+    let text = string(fields, "text").map(str::to_owned);
+    text.or_else(|| data.map(|data| omitted("resource", media_type(fields), data))).or_else(|| link(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolcell_core::record::Content;
+
+    use super::block;
+
+    fn mapped(block_of: Value) -> Value {
+        let content: Content = serde_json::from_value(block_of).unwrap();
+        block(&content).to_value()
+    }
+
+    #[test]
+    fn every_content_class_is_a_text_or_an_image() {
+        let reference = json!({ "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 9 });
+        let table = [
+            (json!({ "type": "text", "text": "t" }), "t"),
+            (json!({ "type": "structured_content", "n": 1 }), r#"{"type":"structured_content","n":1}"#),
+            (json!({ "type": "audio", "data": "AAAAAA==", "media_type": "audio/wav" }), "[audio, audio/wav, 4 bytes]"),
+            (json!({ "type": "video", "data": "AAAA", "media_type": "video/mp4" }), "[video, video/mp4, 3 bytes]"),
+            (json!({ "type": "file", "name": "a", "data": "AAA=" }), "[file, of an unknown type, 2 bytes]"),
+            (
+                json!({ "type": "resource_link", "uri": "https://e.com/a", "name": "a" }),
+                "[resource a: https://e.com/a]",
+            ),
+            (json!({ "type": "embedded_resource", "resource": { "uri": "memo:1", "text": "m" } }), "m"),
+            (
+                json!({ "type": "embedded_resource", "uri": "memo:1", "data": "AAAA", "media_type": "a/b" }),
+                "[resource, a/b, 3 bytes]",
+            ),
+            (
+                json!({ "type": "log", "stream": "stderr", "text": "l" }),
+                r#"{"type":"log","stream":"stderr","text":"l"}"#,
+            ),
+            (json!({ "type": "diff", "path": "a", "diff": "-a" }), "-a"),
+            (
+                json!({ "type": "artifact_ref", "uri": "toolcell:payload/x", "name": "r.csv" }),
+                "[resource r.csv: toolcell:payload/x]",
+            ),
+            (
+                json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference }),
+                "pre\n[cut: 9 bytes of text in all, in the resource toolcell:payload/sha256:00]",
+            ),
+            (
+                json!({ "type": "handoff_ref", "to_agent": "billing", "message": "the invoice" }),
+                "the tool proposes to hand over to \"billing\": the invoice",
+            ),
+        ];
+        for (block, text) in table {
+            assert_eq!(mapped(block.clone()), json!({ "type": "text", "text": text }), "{block}");
+        }
+        let image = mapped(json!({ "type": "image", "data": "AAAA", "media_type": "image/png" }));
+        let source = json!({ "type": "base64", "media_type": "image/png", "data": "AAAA" });
+        assert_eq!(image, json!({ "type": "image", "source": source }));
+    }
+
+    #[test]
+    fn an_image_that_amplifier_would_refuse_is_text() {
+        for (media_type, data, text) in [
+            ("image/png", "AB==", "[image, image/png, 1 bytes]"),
+            ("IMAGE/PNG", "AAAA", "[image, IMAGE/PNG, 3 bytes]"),
+            ("image/png; q=1", "AAAA", "[image, image/png; q=1, 3 bytes]"),
+            ("text/plain", "AAAA", "[image, text/plain, 3 bytes]"),
+            ("image/", "AAAA", "[image, image/, 3 bytes]"),
+            ("image/png", "", "[image, image/png, 0 bytes]"),
+        ] {
+            let block = json!({ "type": "image", "data": data, "media_type": media_type });
+            assert_eq!(mapped(block), json!({ "type": "text", "text": text }));
+        }
+        let linked = json!({ "type": "image", "uri": "https://e.com/a.png", "media_type": "image/png" });
+        assert_eq!(mapped(linked)["text"], "[resource https://e.com/a.png]");
+    }
+
+    #[test]
+    fn a_block_has_no_field_that_the_tool_added() {
+        let block = json!({ "type": "text", "text": "t", "visibility": "internal", "_meta": { "toolcell/x": 1 } });
+        assert_eq!(mapped(block), json!({ "type": "text", "text": "t" }));
+    }
+}

@@ -1,0 +1,201 @@
+//! The calls in a response of a provider, and the messages that answer them: what an orchestrator does between two requests
+//! to a model.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcell_core::record::{ToolInvocation, ToolResult};
+
+use super::event::events;
+use super::result::{Mode, result};
+use crate::model_call::arguments;
+use crate::parts::native_id;
+use crate::{Ended, ModelCall, Unreadable};
+
+/// The type of a block that calls a tool.
+const CALL: &str = "tool_call";
+
+/// A `ChatResponse`, or a `Message` of an assistant.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// A `ToolCall`, or a block that calls a tool, which has `input`.
+#[derive(Deserialize)]
+struct Call<'a> {
+    id: String,
+    name: String,
+    #[serde(borrow, default, alias = "input")]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Block {
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+}
+
+/// Reads the calls of a response: those in `tool_calls`, or else in the blocks of `content`.
+///
+/// # Errors
+///
+/// A text that is no response.
+pub fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+    if !text.trim_start().starts_with('{') {
+        return Err(Unreadable("cannot read a message: the text is not a JSON object".to_owned()));
+    }
+    let fails = |error: serde_json::Error| Unreadable::at("the message", &error);
+    let written: Written<'_> = serde_json::from_str(text).map_err(fails)?;
+    let (place, calls) = match written {
+        Written { tool_calls: Some(calls), .. } if !calls.is_empty() => ("tool_calls", calls),
+        // A message that is one text calls nothing.
+        Written { content: Some(content), .. } if content.get().starts_with('"') => return Ok(Vec::new()),
+        Written { content: Some(content), .. } => ("content", serde_json::from_str(content.get()).map_err(fails)?),
+        Written { tool_calls: Some(_), content: None } => return Ok(Vec::new()),
+        Written { tool_calls: None, content: None } => {
+            let message =
+                "cannot find a message: pass a response with content and tool_calls, or a message with content";
+            return Err(Unreadable(message.to_owned()));
+        }
+    };
+    let calls = calls.into_iter().enumerate().filter(|(_, call)| place == "tool_calls" || is_call(call));
+    calls.map(|(at, call)| call_of(&format!("{place}[{at}]"), call)).collect()
+}
+
+fn is_call(block: &RawValue) -> bool {
+    serde_json::from_str::<Block>(block.get()).is_ok_and(|block| block.kind.as_deref() == Some(CALL))
+}
+
+fn call_of(place: &str, call: &RawValue) -> Result<ModelCall, Unreadable> {
+    let call: Call<'_> = serde_json::from_str(call.get()).map_err(|error| Unreadable::at(place, &error))?;
+    Ok(ModelCall { id: call.id, name: call.name, arguments: arguments(call.arguments) })
+}
+
+/// The messages for the results of all calls, in their order. `metadata` of each has the `ToolResult` of `amplifier-core`,
+/// and the events of the call.
+pub fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+    messages(ended, Mode::Upstream)
+}
+
+/// The message for the result of one call.
+pub fn answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
+    message(invocation, ended, Mode::Upstream)
+}
+
+/// As [`answer`], with the `ToolResult` of the contract's page.
+pub fn seed_answer(invocation: &ToolInvocation, ended: &ToolResult) -> Value {
+    message(invocation, ended, Mode::Seed)
+}
+
+/// As [`answers`], with the `ToolResult` of the contract's page.
+pub fn seed_answers(ended: &[Ended<'_>]) -> Vec<Value> {
+    messages(ended, Mode::Seed)
+}
+
+fn messages(ended: &[Ended<'_>], mode: Mode) -> Vec<Value> {
+    ended.iter().map(|(invocation, ended)| message(invocation, ended, mode)).collect()
+}
+
+fn message(invocation: &ToolInvocation, ended: &ToolResult, mode: Mode) -> Value {
+    let name = name(invocation);
+    json!({
+        "role": "tool",
+        "tool_call_id": native_id(invocation),
+        "name": name,
+        "content": content(&result(invocation, ended, Mode::Upstream)),
+        "metadata": {
+            "tool_result": result(invocation, ended, mode),
+            "events": events(invocation, ended, &name, mode),
+        },
+    })
+}
+
+/// What a model reads: the blocks of a result with images, or else `get_serialized_output` of `amplifier-core`.
+fn content(answer: &Value) -> Value {
+    match (answer.get("content"), answer.get("output")) {
+        (Some(blocks), _) => blocks.clone(),
+        (None, Some(Value::String(text))) => text.as_str().into(),
+        (None, None | Some(Value::Null)) => "Success".into(),
+        (None, Some(value)) => value.to_string().into(),
+    }
+}
+
+/// The name by which the model called the tool.
+fn name(invocation: &ToolInvocation) -> String {
+    let mappings = invocation.extra.get("external_mappings");
+    let mapped = mappings.and_then(|mappings| mappings.get(0)?.get("function_name")?.as_str());
+    mapped.unwrap_or(&invocation.tool_id).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{answers, read, seed_answers};
+    use crate::parts::samples::{blocks, invocation, result as sample};
+
+    #[test]
+    fn calls_are_read_from_a_response_and_from_the_blocks_of_a_message() {
+        let listed = r#"{"content": [{"type": "tool_call", "id": "c", "name": "a", "input": {}}],
+            "tool_calls": [{"id": "call_1", "name": "a", "arguments": {"n":  1.0}}]}"#;
+        let block = r#"{"role": "assistant", "tool_calls": null, "content": [{"type": "text", "text": "I look"},
+            {"type": "tool_call", "id": "call_1", "name": "a", "input": {"n":  1.0}}]}"#;
+        for text in [listed, block] {
+            let calls = read(text).unwrap();
+            let [call] = calls.as_slice() else { panic!("{calls:?}") };
+            let said = (call.id.as_str(), call.name.as_str(), call.arguments.text());
+            assert_eq!(said, ("call_1", "a", "{\"n\":  1.0}"));
+        }
+        for text in [r#"{"role": "assistant", "content": "only text"}"#, r#"{"tool_calls": []}"#, r#"{"content": []}"#]
+        {
+            assert!(read(text).unwrap().is_empty(), "{text}");
+        }
+        assert!(answers(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_message_says_why() {
+        for (text, why) in [
+            ("", "not a JSON object"),
+            ("[]", "not a JSON object"),
+            ("{}", "cannot find a message"),
+            (r#"{"tool_calls": 7}"#, "cannot read the message: invalid type"),
+            (r#"{"tool_calls": [{"id": "a"}]}"#, "cannot read tool_calls[0]: missing field `name`"),
+            (r#"{"content": [{"type": "text"}, {"type": "tool_call", "id": "a"}]}"#, "cannot read content[1]"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_what_a_model_reads_and_the_result_and_the_events_of_its_call() {
+        let call = invocation("call_1");
+        let said = sample(json!({ "model_facing_content": [{ "type": "text", "text": "t" }] }));
+        let empty = sample(json!({ "empty_result": true }));
+        let [one, nothing] = answers(&[(&call, &said), (&call, &empty)]).try_into().unwrap();
+        assert_eq!(
+            (&one["role"], &one["tool_call_id"], &one["content"]),
+            (&json!("tool"), &json!("call_1"), &json!("t"))
+        );
+        assert_eq!(nothing["content"], "Success");
+        let metadata = &one["metadata"];
+        assert_eq!(
+            (&metadata["tool_result"]["success"], &metadata["tool_result"]["error"]),
+            (&json!(true), &json!(null))
+        );
+        let events: Vec<_> = metadata["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
+        assert_eq!(events, ["tool:pre", "tool:post"]);
+        for (block, _) in blocks() {
+            let is_image = block["type"] == "image";
+            let with = sample(json!({ "model_facing_content": [block] }));
+            let message = &answers(&[(&call, &with)])[0];
+            assert_eq!(message["content"].is_array(), is_image, "{message:#}");
+            assert!(seed_answers(&[(&call, &with)])[0]["metadata"]["tool_result"]["output"].is_string());
+        }
+    }
+}

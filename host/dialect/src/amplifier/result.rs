@@ -1,0 +1,363 @@
+use serde_json::{Value, json};
+use toolcell_core::record::{ErrorClass, ToolError, ToolInvocation, ToolResult};
+
+use super::content::{Block, block};
+use crate::{block as shared, class_name, hint};
+
+/// The form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The contract's page: `output` and `error` are texts.
+    Seed,
+    /// `amplifier-core` 2.0: `output` is any value, `error` an object, and `content` has images.
+    Upstream,
+}
+
+/// `error.type`: the three words that Amplifier has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorType {
+    Execution,
+    Validation,
+    Timeout,
+}
+
+impl ErrorType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Execution => "execution",
+            Self::Validation => "validation",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// The word for errors of this class (requirements 3.4).
+pub fn error_type(class: ErrorClass) -> ErrorType {
+    use ErrorClass::{InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool};
+    match class {
+        UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => ErrorType::Validation,
+        Timeout => ErrorType::Timeout,
+        _ => ErrorType::Execution,
+    }
+}
+
+/// Converts the result of a call (requirements 1.37, 3.3). The `output` of an error says class, code and hint, because
+/// a model sees nothing else.
+pub fn result(invocation: &ToolInvocation, result: &ToolResult, mode: Mode) -> Value {
+    let shown = Shown::of(result);
+    let metadata = metadata(invocation, result, &shown);
+    match mode {
+        Mode::Seed => json!({
+            "success": !result.is_error,
+            "output": shown.text(),
+            "error": shown.error,
+            "metadata": metadata,
+        }),
+        Mode::Upstream => {
+            let mut answer = json!({
+                "success": !result.is_error,
+                "output": shown.value(),
+                "error": result.error.as_ref().map(facts),
+                "metadata": metadata,
+            });
+            if let (Some(content), Some(fields)) = (shown.content(), answer.as_object_mut()) {
+                fields.insert("content".to_owned(), content);
+            }
+            answer
+        }
+    }
+}
+
+/// What a result shows to a model.
+struct Shown<'a> {
+    /// The structured output, unless something else is said to a model.
+    value: Option<&'a Value>,
+    /// The blocks, without the error.
+    blocks: Vec<Block>,
+    /// What hooks of the operator add.
+    context: Vec<String>,
+    error: Option<String>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(result: &'a ToolResult) -> Self {
+        let blocks: Vec<Block> = shared::output(result).iter().map(block).collect();
+        let no_context = result.additional_context.is_empty();
+        Self {
+            value: result.structured_content.as_ref().filter(|value| no_context && is_all_said(value, &blocks)),
+            blocks,
+            context: shared::context(result).collect(),
+            error: result.error.as_ref().map(line),
+        }
+    }
+
+    /// `output` as text; JSON of a value, as in `get_serialized_output` of `amplifier-core`.
+    fn text(&self) -> Option<String> {
+        let mut texts: Vec<String> = match self.value {
+            Some(value) => vec![value.to_string()],
+            None => self.blocks.iter().map(Block::to_text).collect(),
+        };
+        texts.extend(self.context.iter().cloned());
+        (!texts.is_empty()).then(|| texts.join("\n"))
+    }
+
+    /// `output` as a value.
+    fn value(&self) -> Value {
+        if let Some(value) = self.value {
+            return value.clone();
+        }
+        let texts: Vec<String> = self.text().into_iter().chain(self.error.clone()).collect();
+        if texts.is_empty() { Value::Null } else { texts.join("\n").into() }
+    }
+
+    /// `content`, where `output` alone would leave something out: it holds no image, and next to a value no error.
+    fn content(&self) -> Option<Value> {
+        let says_more = self.value.is_some() && self.error.is_some();
+        if !says_more && !self.blocks.iter().any(Block::is_image) {
+            return None;
+        }
+        let value = self.value.filter(|_| self.blocks.iter().all(Block::is_image)).map(Value::to_string);
+        let texts = |texts: Vec<String>| texts.into_iter().map(|text| Block::Text(text).to_value());
+        let after: Vec<String> = self.context.iter().chain(&self.error).cloned().collect();
+        let blocks = self.blocks.iter().map(Block::to_value);
+        Some(texts(value.into_iter().collect()).chain(blocks).chain(texts(after)).collect())
+    }
+}
+
+/// Whether the only texts are the copy of the structured value that the host makes for a tool without a text of its own.
+/// A tool with one says there what a model should read: the lines of a file, next to a value with their number.
+fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
+    let mut texts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text),
+        Block::Image { .. } => None,
+    });
+    match (texts.next(), texts.next()) {
+        (None, _) => true,
+        (Some(text), None) => {
+            let copy = value.to_string();
+            copy == *text
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// What a model reads of an error.
+fn line(error: &ToolError) -> String {
+    let (class, hint) = (class_name(error.error_class), hint(error.error_class));
+    format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
+}
+
+/// `error`. Neither the underlying error nor the detail for developers is for a model.
+fn facts(error: &ToolError) -> Value {
+    json!({
+        "message": error.message,
+        "type": error_type(error.error_class).as_str(),
+        "class": error.error_class,
+        "code": error.error_code,
+        "hint": hint(error.error_class),
+        "recoverability": error.recoverability,
+        "retry_after": error.retry_after,
+    })
+}
+
+/// What Amplifier has no field for (AM-10).
+fn metadata(invocation: &ToolInvocation, result: &ToolResult, shown: &Shown<'_>) -> Value {
+    let duration = invocation.started_at().zip(invocation.ended_at()).map(|(start, end)| end.millis_since(start));
+    json!({
+        "invocation_id": result.invocation_id,
+        "tool_id": invocation.tool_id,
+        "tool_call_id": invocation.native_call_id,
+        "status": result.status,
+        "duration_ms": duration,
+        "structured_content": result.structured_content.as_ref().filter(|_| shown.value.is_none()),
+        "empty_result": result.empty_result,
+        "redaction_state": result.redaction_state,
+        "artifact_refs": result.artifact_refs,
+        "resource_refs": result.resource_refs,
+        "persistence_refs": result.persistence_refs,
+        "context_modifiers": result.context_modifiers,
+        "provenance": result.provenance,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ProtocolVersion;
+    use serde_json::{Value, json};
+    use toolcell_core::record::{ErrorClass, Input, Refusal, ToolInvocation, ToolResult};
+
+    use super::{Mode, result};
+    use crate::mcp::call_result;
+    use crate::parts::samples;
+
+    fn record(change: Value) -> ToolResult {
+        let mut said = json!({ "model_facing_content": [{ "type": "text", "text": "t" }] });
+        said.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        samples::result(said)
+    }
+
+    fn mapped(change: Value, mode: Mode) -> Value {
+        let mut invocation = ToolInvocation::planned("files.read", &Input::from_text("{}"));
+        invocation.native_call_id = Some("call-1".to_owned());
+        result(&invocation, &record(change), mode)
+    }
+
+    fn failed(class: ErrorClass, change: Value) -> Value {
+        let error = Refusal::new(class, "the_code", "the message").detail("/etc/hidden").native(json!("a trap"));
+        let mut whole = json!({
+            "is_error": true, "error": error.to_error(), "status": class.result_status(),
+            "model_facing_content": [{ "type": "text", "text": "the message" }],
+        });
+        whole.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        whole
+    }
+
+    #[test]
+    fn every_error_class_has_one_of_three_types_and_says_class_code_and_hint() {
+        use ErrorClass::{InvalidArguments, SchemaNotLoaded, SchemaValidationFailed, Timeout, UnknownTool};
+        for class in ErrorClass::ALL {
+            let word = json!(class);
+            let kind = match class {
+                UnknownTool | InvalidArguments | SchemaValidationFailed | SchemaNotLoaded => "validation",
+                Timeout => "timeout",
+                _ => "execution",
+            };
+            let said = format!("the message [{}/the_code]\n", word.as_str().unwrap());
+            let answer = mapped(failed(class, json!({})), Mode::Upstream);
+            assert_eq!(answer["success"], false, "{class:?}");
+            let error = &answer["error"];
+            assert_eq!((&error["message"], &error["type"]), (&json!("the message"), &json!(kind)), "{class:?}");
+            assert_eq!((&error["class"], &error["code"]), (&word, &json!("the_code")));
+            let output = answer["output"].as_str().unwrap();
+            assert!(output.starts_with(&said) && output.ends_with(error["hint"].as_str().unwrap()), "{output}");
+            let seed = mapped(failed(class, json!({})), Mode::Seed);
+            assert_eq!(
+                (&seed["success"], &seed["output"], &seed["error"]),
+                (&json!(false), &Value::Null, &json!(output))
+            );
+            for answer in [&answer, &seed] {
+                let text = answer.to_string();
+                assert!(!text.contains("hidden") && !text.contains("a trap"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_stays_a_value_upstream_and_is_json_text_in_the_seed() {
+        for copy in [json!([{ "type": "text", "text": r#"{"n":1}"# }]), json!([])] {
+            let change = json!({ "structured_content": { "n": 1 }, "model_facing_content": copy });
+            let upstream = mapped(change.clone(), Mode::Upstream);
+            assert_eq!((&upstream["output"], &upstream["error"]), (&json!({ "n": 1 }), &Value::Null));
+            assert!(upstream.get("content").is_none(), "{upstream}");
+            assert_eq!(upstream["metadata"]["structured_content"], Value::Null);
+            assert_eq!(mapped(change, Mode::Seed)["output"], r#"{"n":1}"#);
+        }
+    }
+
+    #[test]
+    fn a_text_of_the_tool_is_the_output_although_there_is_a_value() {
+        for mode in [Mode::Seed, Mode::Upstream] {
+            assert_eq!(mapped(json!({}), mode)["output"], "t");
+            let answer = mapped(json!({ "structured_content": { "lines": 1 } }), mode);
+            assert_eq!(answer["output"], "t");
+            assert_eq!(answer["metadata"]["structured_content"], json!({ "lines": 1 }));
+        }
+    }
+
+    #[test]
+    fn an_empty_result_is_a_success_without_output() {
+        for mode in [Mode::Seed, Mode::Upstream] {
+            let answer = mapped(json!({ "empty_result": true }), mode);
+            assert_eq!((&answer["success"], &answer["output"]), (&json!(true), &Value::Null));
+            assert_eq!(answer["metadata"]["empty_result"], true);
+        }
+    }
+
+    #[test]
+    fn an_image_is_content_and_named_in_the_output() {
+        let image = json!({ "type": "image", "data": "AAAA", "media_type": "image/png" });
+        let blocks = json!({ "model_facing_content": [{ "type": "text", "text": "look" }, image] });
+        let upstream = mapped(blocks.clone(), Mode::Upstream);
+        assert_eq!(upstream["output"], "look\n[image, image/png, 3 bytes]");
+        let source = json!({ "type": "base64", "media_type": "image/png", "data": "AAAA" });
+        assert_eq!(
+            upstream["content"],
+            json!([{ "type": "text", "text": "look" }, { "type": "image", "source": source }])
+        );
+        assert_eq!(mapped(blocks, Mode::Seed)["output"], "look\n[image, image/png, 3 bytes]");
+    }
+
+    #[test]
+    fn a_partial_result_keeps_its_output_beside_the_error() {
+        let text = json!([{ "type": "text", "text": "half" }, { "type": "text", "text": "the message" }]);
+        let answer =
+            mapped(failed(ErrorClass::PartialFailure, json!({ "model_facing_content": text })), Mode::Upstream);
+        assert!(answer["output"].as_str().unwrap().starts_with("half\nthe message [partial_failure/the_code]\n"));
+        let value = json!({
+            "structured_content": [1],
+            "model_facing_content": [{ "type": "text", "text": "[1]" }, { "type": "text", "text": "the message" }],
+        });
+        let answer = mapped(failed(ErrorClass::PartialFailure, value.clone()), Mode::Upstream);
+        assert_eq!((&answer["success"], &answer["output"]), (&json!(false), &json!([1])));
+        let content = answer["content"].as_array().unwrap();
+        assert_eq!((content.len(), &content[0]["text"]), (2, &json!("[1]")), "{content:?}");
+        assert!(content[1]["text"].as_str().unwrap().starts_with("the message [partial_failure/the_code]"));
+        let seed = mapped(failed(ErrorClass::PartialFailure, value), Mode::Seed);
+        assert_eq!(seed["output"], "[1]");
+        assert!(seed["error"].as_str().unwrap().starts_with("the message ["));
+    }
+
+    #[test]
+    fn a_large_result_is_its_preview_and_a_redacted_one_says_so() {
+        let reference =
+            json!({ "uri": "toolcell:payload/x", "digest": "sha256:00", "media_type": "text/plain", "size_bytes": 99 });
+        let moved =
+            json!({ "type": "persisted_output_ref", "of": "text", "preview": "pre", "persisted_ref": reference });
+        let change = json!({
+            "model_facing_content": [moved], "redaction_state": "partial",
+            "persistence_refs": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+        });
+        let answer = mapped(change, Mode::Upstream);
+        assert_eq!(answer["output"], "pre\n[cut: 99 bytes of text in all, in the resource toolcell:payload/x]");
+        let metadata = &answer["metadata"];
+        assert_eq!(metadata["redaction_state"], "partial");
+        assert_eq!(metadata["persistence_refs"], json!(["01ARZ3NDEKTSV4RRFFQ69G5FAV"]));
+        assert_eq!(
+            (&metadata["tool_call_id"], &metadata["tool_id"]),
+            (&json!("call-1"), &json!("unresolved:files.read"))
+        );
+    }
+
+    #[test]
+    fn context_of_hooks_follows_what_the_tool_said() {
+        for mode in [Mode::Seed, Mode::Upstream] {
+            assert_eq!(
+                mapped(json!({ "additional_context": ["take care", { "a": 1 }] }), mode)["output"],
+                "t\ntake care\n{\"a\":1}"
+            );
+        }
+    }
+
+    /// `tests/clients/amplifier/test_results.py` reads the same table.
+    #[test]
+    fn a_result_is_the_same_here_and_through_the_python_package() {
+        let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/clients/amplifier/results.json");
+        let table: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+        assert!(table.len() >= 8);
+        for case in table {
+            let answer = mapped(case["result"].clone(), Mode::Upstream);
+            for field in ["success", "output", "error", "content"] {
+                assert_eq!(answer.get(field).unwrap_or(&Value::Null), &case["amplifier"][field], "{field} of {case:#}");
+            }
+            let value = &answer["metadata"]["structured_content"];
+            assert_eq!(value, &case["amplifier"]["structured_content"], "{case:#}");
+            let native = call_result(&record(case["result"].clone()), &ProtocolVersion::V_2026_07_28);
+            let native = serde_json::to_value(native).unwrap();
+            for field in ["content", "structuredContent", "isError"] {
+                assert_eq!(native.get(field).unwrap_or(&Value::Null), &case["mcp"][field], "{field} of {case:#}");
+            }
+            let facts = native.pointer("/_meta/toolcell~1error").unwrap_or(&Value::Null);
+            assert_eq!(facts, &case["mcp"]["error"], "{case:#}");
+        }
+    }
+}

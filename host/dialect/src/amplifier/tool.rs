@@ -1,0 +1,60 @@
+use serde_json::{Value, json};
+
+use crate::{Listed, NameRule, visible};
+
+/// Builds the description of a tool. Its name should be one of [`Names`](crate::Names); another one is made
+/// snake_case, and may then be that of another tool (AM-01). A tool without a schema accepts any object (AM-04).
+pub fn tool(listed: &Listed<'_>) -> Value {
+    json!({
+        "name": NameRule::SnakeCase.fit(listed.name),
+        "description": visible(listed.description),
+        "input_schema": listed.parameters(),
+        "metadata": {
+            "tool_id": listed.declaration.tool_id,
+            "namespace": listed.declaration.namespace,
+            "component": listed.component,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use toolcell_core::record::{PermissionProfile, ToolDeclaration};
+
+    use super::tool;
+    use crate::Listed;
+
+    fn described(name: &str, description: &str, schema: &Value) -> Value {
+        let declaration: ToolDeclaration = serde_json::from_value(json!({
+            "schema_version": "0.2.0", "tool_id": "a.read-file", "namespace": "a", "name": "read-file",
+            "description": description, "lifecycle": "available", "tool_kind": "function",
+        }))
+        .unwrap();
+        let profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
+        tool(&Listed {
+            name,
+            title: None,
+            description: &declaration.description,
+            declaration: &declaration,
+            interface: None,
+            permission: &permission,
+            input_schema: schema,
+            output_schema: None,
+            component: "sha256:00",
+        })
+    }
+
+    #[test]
+    fn a_tool_has_a_name_a_description_and_a_schema_of_an_object() {
+        let schema = json!({ "type": "object", "properties": { "path": {} } });
+        let described_one = described("read-file", "reads\u{200b} a file", &schema);
+        assert_eq!(described_one["name"], "read_file");
+        assert_eq!(described_one["description"], "reads a file");
+        assert_eq!(described_one["input_schema"], schema);
+        let metadata = json!({ "tool_id": "a.read-file", "namespace": "a", "component": "sha256:00" });
+        assert_eq!(described_one["metadata"], metadata);
+        assert_eq!(described("x", "d", &Value::Null)["input_schema"], json!({ "type": "object" }));
+    }
+}

@@ -1,0 +1,16 @@
+//! The documents of the plain HTTP API, and the status code of each result. Pure functions and types; the types describe
+//! themselves for the OpenAPI document.
+
+mod approval;
+mod batch;
+mod call;
+mod status;
+mod tool;
+
+pub use approval::{ApprovalAnswer, ApprovalDocument, ApprovalState};
+pub use batch::{BatchCallRequest, BatchDocument, batch};
+pub use call::{CallDocument, CallRequest};
+pub use status::{CALL_STATUSES, status, status_of, status_of_class};
+pub use tool::{ToolDocument, ToolList, tool};
+
+pub use super::whole::whole as result;

@@ -1,0 +1,81 @@
+use toolcell_core::record::{ErrorClass, Refusal, ToolError, ToolResult};
+
+/// Every status of [`status`], in ascending order.
+pub const CALL_STATUSES: [u16; 16] = [200, 207, 401, 403, 404, 409, 413, 422, 424, 429, 451, 500, 501, 502, 503, 504];
+
+/// The status code of the answer that carries `result` (requirements 3.4).
+pub fn status(result: &ToolResult) -> u16 {
+    match &result.error {
+        Some(error) if result.is_error => status_of(error),
+        _ => 200,
+    }
+}
+
+/// The status code of a call that failed with `error`.
+pub fn status_of(error: &ToolError) -> u16 {
+    match error.error_class {
+        // A fault of the host is the only error that is the server's own.
+        ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
+        // Only the sandbox names an underlying error: the tool crashed instead of answering.
+        ErrorClass::ExecutionFailed if error.native_error_ref.is_some() => 502,
+        class => status_of_class(class),
+    }
+}
+
+/// The status code of an error of this class.
+pub fn status_of_class(class: ErrorClass) -> u16 {
+    use ErrorClass::*;
+    match class {
+        UnknownTool => 404,
+        InvalidArguments | SchemaValidationFailed => 422,
+        // Another request, or another call, has to come first.
+        SchemaNotLoaded | SiblingCanceled | StreamingFallbackDiscarded | Canceled => 409,
+        PermissionDenied | ApprovalRejected | PolicyBlocked | HookBlocked | SandboxViolation => 403,
+        CapabilityGap => 501,
+        SetupRequired => 424,
+        CredentialMissing => 401,
+        Timeout => 504,
+        RateLimited => 429,
+        DependencyUnavailable => 503,
+        // The request was carried out; the tool says that it did not succeed.
+        ExecutionFailed => 200,
+        PartialFailure => 207,
+        ResultTooLarge => 413,
+        ResultRedacted => 451,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use toolcell_core::record::{ErrorClass, Refusal};
+
+    use super::{CALL_STATUSES, status_of, status_of_class};
+
+    /// The column "HTTP" of the requirements, in the order of the specification.
+    const TABLE: [u16; 22] =
+        [404, 422, 422, 409, 403, 403, 403, 403, 501, 424, 401, 403, 504, 429, 503, 200, 207, 413, 451, 409, 409, 409];
+
+    #[test]
+    fn each_class_has_its_status() {
+        let statuses = ErrorClass::ALL.map(status_of_class);
+        assert_eq!(statuses, TABLE);
+        let error = |class| Refusal::new(class, "code", "message").to_error();
+        assert_eq!(ErrorClass::ALL.map(|class| status_of(&error(class))), TABLE);
+    }
+
+    #[test]
+    fn a_failure_of_the_tool_a_crash_of_it_and_a_fault_of_the_host_differ() {
+        let failed = Refusal::new(ErrorClass::ExecutionFailed, Refusal::TOOL_FAILED, "no such file");
+        assert_eq!(status_of(&failed.to_error()), 200);
+        assert_eq!(status_of(&failed.native("unreachable").to_error()), 502);
+        assert_eq!(status_of(&Refusal::host_fault("the disk is full").to_error()), 500);
+    }
+
+    #[test]
+    fn the_list_has_every_status() {
+        let all: BTreeSet<u16> = TABLE.into_iter().chain([200, 500, 502]).collect();
+        assert!(all.iter().eq(&CALL_STATUSES));
+    }
+}

@@ -1,0 +1,60 @@
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{Listed, visible};
+
+/// A tool that the caller can use.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ToolDocument {
+    /// The name to call it by.
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    pub description: String,
+    pub tool_id: String,
+    pub namespace: String,
+    pub aliases: Vec<String>,
+    /// JSON Schema of the input.
+    #[schema(value_type = Object)]
+    pub input_schema: Value,
+    /// JSON Schema of the structured output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub output_schema: Option<Value>,
+    /// Whether a call changes nothing.
+    pub is_read_only: bool,
+    /// Whether a call may destroy or overwrite something.
+    pub is_destructive: bool,
+    /// Whether a call may reach beyond this machine.
+    pub is_open_world: bool,
+    /// `sha256:` and the digest of the component.
+    pub component: String,
+}
+
+/// The tools that the caller can use.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ToolList {
+    /// The surface of tools, which the records of calls name too.
+    pub surface_id: String,
+    pub tools: Vec<ToolDocument>,
+}
+
+/// Describes a tool. Texts of its author lose the characters that a reader does not see.
+pub fn tool(listed: &Listed<'_>) -> ToolDocument {
+    let effects = listed.effects();
+    ToolDocument {
+        name: listed.name.to_owned(),
+        title: listed.title.map(visible),
+        description: visible(listed.description),
+        tool_id: listed.declaration.tool_id.clone(),
+        namespace: listed.declaration.namespace.clone(),
+        aliases: listed.declaration.aliases.clone(),
+        input_schema: listed.input_schema.clone(),
+        output_schema: listed.output_schema.cloned(),
+        is_read_only: effects.is_read_only,
+        is_destructive: effects.is_destructive,
+        is_open_world: effects.is_open_world,
+        component: listed.component.to_owned(),
+    }
+}

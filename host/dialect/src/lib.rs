@@ -1,0 +1,35 @@
+//! TRANSLATION. One folder for each format of others: pure functions between its JSON, or its types, and records.
+
+#[macro_use(guard)]
+extern crate toolcell_core;
+
+pub mod agentool;
+#[cfg(test)]
+mod agreement;
+pub mod amplifier;
+pub mod anthropic;
+mod block;
+pub mod evaluation;
+mod hint;
+pub mod http;
+mod kind;
+mod listed;
+pub mod mcp;
+mod model_call;
+mod name;
+mod names;
+pub mod openai;
+pub mod otc;
+mod parts;
+mod visible;
+mod whole;
+
+pub use hint::{class_name, hint, hint_without_loading};
+pub use kind::{Dialect, Exchange};
+pub use listed::{Effects, Listed};
+pub use model_call::{ModelCall, Unreadable};
+pub use name::exported;
+pub use names::{NameRule, Names};
+pub use parts::{Ended, Part, parts};
+pub use visible::visible;
+pub use whole::whole;

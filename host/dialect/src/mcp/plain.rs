@@ -1,0 +1,56 @@
+//! Several calls in one request, in the terms of `tools/call`: an array of `{"id": .., "name": .., "arguments": {..}}`.
+
+use rmcp::model::ProtocolVersion;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcell_core::record::{ToolInvocation, ToolResult};
+
+use super::call_result;
+use crate::model_call::arguments;
+use crate::{Ended, Exchange, ModelCall, Unreadable};
+
+/// How MCP would carry several calls in one message.
+pub const PLAIN: Exchange = Exchange { read, result, answers };
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call<'a> {
+    #[serde(default)]
+    id: Option<String>,
+    name: String,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
+    let calls: Vec<Call<'_>> = serde_json::from_str(text).map_err(|error| Unreadable::at("the calls", &error))?;
+    let call = |(at, call): (usize, Call<'_>)| ModelCall {
+        id: call.id.unwrap_or_else(|| at.to_string()),
+        name: call.name,
+        arguments: arguments(call.arguments),
+    };
+    Ok(calls.into_iter().enumerate().map(call).collect())
+}
+
+fn result(_: &ToolInvocation, result: &ToolResult) -> Value {
+    json!(call_result(result, &ProtocolVersion::V_2025_11_25))
+}
+
+fn answers(ended: &[Ended<'_>]) -> Vec<Value> {
+    ended.iter().map(|(call, ended)| result(call, ended)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn a_call_has_a_name_and_may_have_an_id_and_arguments() {
+        let read_all = read(r#"[{"name": "a", "arguments": {"n": 1.0}}, {"id": "x", "name": "b"}]"#).unwrap();
+        let said: Vec<_> = read_all.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.text())).collect();
+        assert_eq!(said, [("0", "a", "{\"n\": 1.0}"), ("x", "b", "{}")]);
+        assert!(read("{}").unwrap_err().to_string().starts_with("cannot read the calls: "));
+        assert!(read(r#"[{"name": "a", "input": {}}]"#).is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! Tasks (SEP-2663): what a client hears about a call that it asks about, instead of waiting for the response.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rmcp::model::{
+    CreateTaskResult, DetailedTask, ElicitRequest, ElicitRequestParams, ErrorData, GetTaskResult, InputRequest,
+    JsonObject, MetaObject, ProtocolVersion, Task, TaskPayload, TaskStatus,
+};
+use serde_json::{Value, json};
+use toolcell_core::record::{ErrorClass, InvocationId, Refusal, Timestamp, ToolError, ToolResult};
+
+use super::result::{call_result, error_facts};
+use crate::visible;
+
+/// How long a client should wait before it asks again, in milliseconds.
+const POLL_MS: u64 = 1_000;
+
+/// Error codes of calls without an answer of their tool that were not canceled: it crashed, or the host ended.
+const BROKEN: [&str; 10] = [
+    "guest_panicked",
+    "guest_trapped",
+    "guest_exited",
+    "guest_invalid",
+    "stack_overflow",
+    "memory_fault",
+    "arithmetic_fault",
+    "runtime_shutdown",
+    "interrupted",
+    Refusal::HOST_FAULT,
+];
+
+/// What every answer about one task says.
+#[derive(Clone, Debug)]
+pub struct TaskFacts {
+    pub id: String,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    /// How long the task can be asked about, from its creation on.
+    pub ttl: Duration,
+}
+
+impl TaskFacts {
+    fn task(&self, message: Option<String>) -> Task {
+        let (created, updated) = (self.created.to_string(), self.updated.to_string());
+        // `DetailedTask` and `created` set the status.
+        let task = Task::new(self.id.clone(), TaskStatus::Working, created, updated)
+            .with_ttl_ms(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX))
+            .with_poll_interval_ms(POLL_MS);
+        match message {
+            Some(message) => task.with_status_message(visible(&message)),
+            None => task,
+        }
+    }
+
+    fn now(&self, payload: TaskPayload, message: Option<String>) -> GetTaskResult {
+        GetTaskResult::new(DetailedTask::new(self.task(message), payload))
+    }
+}
+
+/// Builds the answer to a call that became a task. `asks`: it waits for its client's user.
+pub fn task_created(facts: &TaskFacts, asks: bool, message: Option<String>) -> CreateTaskResult {
+    let mut task = facts.task(message);
+    task.status = if asks { TaskStatus::InputRequired } else { TaskStatus::Working };
+    CreateTaskResult::new(task)
+}
+
+/// A task that runs, or waits for an approver other than its client's user.
+pub fn task_working(facts: &TaskFacts, message: Option<String>) -> GetTaskResult {
+    facts.now(TaskPayload::Working, message)
+}
+
+/// A task that waits for its client's user. `meta` is that of the question.
+pub fn task_asks(
+    facts: &TaskFacts,
+    questions: BTreeMap<String, ElicitRequestParams>,
+    meta: MetaObject,
+) -> GetTaskResult {
+    let request = |question| InputRequest::Elicitation(ElicitRequest::new(question));
+    let input_requests = questions.into_iter().map(|(key, question)| (key, request(question))).collect();
+    let mut asks = facts.now(TaskPayload::InputRequired { input_requests }, None);
+    asks.meta = Some(meta);
+    asks
+}
+
+/// A task that is not going to have a result: that of the call `id`, because of `error`.
+pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> GetTaskResult {
+    let data = json!({ "toolcell/invocation_id": id, "toolcell/error": error_facts(error) });
+    let error = ErrorData::internal_error(visible(&error.message), Some(data));
+    facts.now(TaskPayload::Failed { error: object(&error) }, None)
+}
+
+/// A task that ended with `result`. `shut_down`: the host ended it, not its client.
+pub fn task_ended(facts: &TaskFacts, result: &ToolResult, shut_down: bool) -> GetTaskResult {
+    match (end(result, shut_down), &result.error) {
+        (End::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
+        (End::Canceled, error) => facts.now(TaskPayload::Cancelled, error.as_ref().map(|error| error.message.clone())),
+        _ => {
+            let answer = call_result(result, &ProtocolVersion::V_2026_07_28);
+            facts.now(TaskPayload::Completed { result: object(&answer) }, None)
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Completed,
+    Canceled,
+    Failed,
+}
+
+/// How a task ended: an error that its tool or the policy reports is a result, which the model reads.
+fn end(result: &ToolResult, shut_down: bool) -> End {
+    let Some(error) = &result.error else { return End::Completed };
+    let broken = BROKEN.contains(&error.error_code.as_str());
+    match error.error_class {
+        ErrorClass::Canceled if broken || shut_down => End::Failed,
+        ErrorClass::Canceled => End::Canceled,
+        ErrorClass::ExecutionFailed if broken => End::Failed,
+        _ => End::Completed,
+    }
+}
+
+fn object(value: &impl serde::Serialize) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        _ => JsonObject::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{End, TaskFacts, Timestamp, end, task_created, task_ended};
+    use toolcell_core::record::{ErrorClass, InvocationId, Refusal, ToolResult};
+
+    fn ended(error: Option<(ErrorClass, &'static str)>) -> ToolResult {
+        let provenance = serde_json::from_value(json!({ "trust": "untrusted", "written_by": "tool" })).unwrap();
+        let refusal = error.map_or_else(
+            || Refusal::new(ErrorClass::ExecutionFailed, "none", "none"),
+            |(class, code)| Refusal::new(class, code, "the message\u{202e}"),
+        );
+        let mut result = ToolResult::failed(InvocationId::new(), refusal.to_error(), provenance);
+        if error.is_none() {
+            (result.error, result.is_error) = (None, false);
+        }
+        result
+    }
+
+    #[test]
+    fn a_task_fails_only_if_its_tool_gave_no_answer_and_nobody_canceled_it() {
+        for (error, shut_down, expected) in [
+            (None, false, End::Completed),
+            (Some((ErrorClass::ExecutionFailed, "tool_failed")), false, End::Completed),
+            (Some((ErrorClass::Timeout, "deadline_exceeded")), false, End::Completed),
+            (Some((ErrorClass::ApprovalRejected, "approval_rejected")), false, End::Completed),
+            (Some((ErrorClass::Canceled, "approval_withdrawn")), false, End::Canceled),
+            (Some((ErrorClass::Canceled, "canceled")), false, End::Canceled),
+            (Some((ErrorClass::Canceled, "canceled")), true, End::Failed),
+            (Some((ErrorClass::Canceled, "runtime_shutdown")), false, End::Failed),
+            (Some((ErrorClass::Canceled, "interrupted")), false, End::Failed),
+            (Some((ErrorClass::ExecutionFailed, "guest_panicked")), false, End::Failed),
+            (Some((ErrorClass::ExecutionFailed, "host_fault")), false, End::Failed),
+        ] {
+            assert_eq!(end(&ended(error), shut_down), expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_the_fields_of_its_status_and_no_other() {
+        let now = Timestamp::of_unix_millis(1_000);
+        let ttl = std::time::Duration::from_secs(60);
+        let facts = TaskFacts { id: "t".to_owned(), created: now, updated: now, ttl };
+        let created = serde_json::to_value(task_created(&facts, false, None)).unwrap();
+        assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
+        assert_eq!((&created["ttlMs"], &created["pollIntervalMs"]), (&json!(60_000), &json!(1_000)));
+        assert_eq!(created["createdAt"], "1970-01-01T00:00:01Z");
+        let shown = |error| -> Value { serde_json::to_value(task_ended(&facts, &ended(error), false)).unwrap() };
+        let done = shown(None);
+        assert_eq!((&done["status"], &done["result"]["isError"]), (&json!("completed"), &json!(false)));
+        assert!(done.get("error").is_none() && done["resultType"] == "complete", "{done}");
+        let failed = shown(Some((ErrorClass::ExecutionFailed, "guest_panicked")));
+        assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!(-32603)));
+        assert_eq!(failed["error"]["message"], "the message", "nothing hidden reaches a model");
+        assert!(failed.get("result").is_none() && failed["error"]["data"]["toolcell/error"]["class"].is_string());
+        let canceled = shown(Some((ErrorClass::Canceled, "canceled")));
+        assert_eq!(canceled["status"], "cancelled");
+        assert!(canceled.get("result").is_none() && canceled.get("error").is_none(), "{canceled}");
+    }
+}

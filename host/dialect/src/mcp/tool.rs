@@ -1,0 +1,114 @@
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use crate::{Effects, Listed, visible};
+
+/// Builds the description of a tool for clients (requirements 3.1).
+pub fn tool(listed: Listed<'_>) -> Tool {
+    let description = visible(listed.description);
+    let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(listed.parameters()));
+    tool.title = listed.title.map(visible);
+    // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
+    tool.output_schema =
+        listed.output_schema.and_then(Value::as_object).filter(|schema| is_object(schema)).cloned().map(Arc::new);
+    tool.annotations = Some(annotations(&listed));
+    tool.meta = Some(meta(&listed));
+    tool
+}
+
+/// The `_meta` of a list of tools: the surface that it shows, which the records of calls name too.
+pub fn surface(id: &str) -> MetaObject {
+    MetaObject(JsonObject::from_iter([("toolcell/surface_id".to_owned(), id.into())]))
+}
+
+fn is_object(schema: &JsonObject) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+/// Hints, from what the tool can do. There is none whether calls are idempotent, because only the tool knows.
+fn annotations(listed: &Listed<'_>) -> ToolAnnotations {
+    let Effects { is_read_only, is_destructive, is_open_world } = listed.effects();
+    let mut annotations = ToolAnnotations::new().read_only(is_read_only).open_world(is_open_world);
+    if !is_read_only {
+        annotations = annotations.destructive(is_destructive);
+    }
+    annotations.title = listed.title.map(visible);
+    annotations
+}
+
+fn meta(listed: &Listed<'_>) -> MetaObject {
+    let declaration = listed.declaration;
+    let facts = json!({
+        "tool_id": declaration.tool_id,
+        "namespace": declaration.namespace,
+        "aliases": declaration.aliases,
+        "tool_kind": declaration.tool_kind,
+        "component": listed.component,
+    });
+    MetaObject(JsonObject::from_iter([("toolcell/tool".to_owned(), facts)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::tool;
+    use crate::Listed;
+    use toolcell_core::record::{PermissionProfile, ToolDeclaration, ToolInterface};
+
+    fn described(declaration: Value, interface: Value, permission: Value, output: Option<Value>) -> Value {
+        let mut whole = json!({
+            "schema_version": "0.2.0", "tool_id": "a.b", "namespace": "a", "name": "b", "title": "B",
+            "description": "does b", "lifecycle": "available", "tool_kind": "function",
+        });
+        whole.as_object_mut().unwrap().extend(declaration.as_object().unwrap().clone());
+        let declaration: ToolDeclaration = serde_json::from_value(whole).unwrap();
+        let mut facts = json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": "a.b" });
+        facts.as_object_mut().unwrap().extend(interface.as_object().unwrap().clone());
+        let interface: ToolInterface = serde_json::from_value(facts).unwrap();
+        let mut profile = json!({ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" });
+        profile.as_object_mut().unwrap().extend(permission.as_object().unwrap().clone());
+        let permission: PermissionProfile = serde_json::from_value(profile).unwrap();
+        let described = tool(Listed {
+            name: "b",
+            title: declaration.title.as_deref(),
+            description: &declaration.description,
+            declaration: &declaration,
+            interface: Some(&interface),
+            permission: &permission,
+            input_schema: &json!({ "properties": { "x": {} } }),
+            output_schema: output.as_ref(),
+            component: "sha256:00",
+        });
+        serde_json::to_value(described).unwrap()
+    }
+
+    #[test]
+    fn a_tool_has_its_names_schemas_and_identity() {
+        let output = json!({ "type": "object", "properties": { "n": {} } });
+        let tool = described(json!({}), json!({}), json!({}), Some(output.clone()));
+        assert_eq!((tool["name"].as_str(), tool["title"].as_str()), (Some("b"), Some("B")));
+        assert_eq!(tool["inputSchema"], json!({ "properties": { "x": {} }, "type": "object" }));
+        assert_eq!(tool["outputSchema"], output);
+        assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
+        let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
+        assert!(list.get("outputSchema").is_none());
+    }
+
+    #[test]
+    fn hints_follow_what_a_tool_can_do_and_claims_only_add_to_it() {
+        let harmless = described(json!({}), json!({}), json!({ "write_effects": ["none"] }), None);
+        assert_eq!(harmless["annotations"], json!({ "title": "B", "readOnlyHint": true, "openWorldHint": false }));
+        let claims = json!({ "is_read_only": true, "is_destructive": false, "is_open_world": false });
+        let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
+        let liar = described(json!({}), claims.clone(), writes, None)["annotations"].clone();
+        assert_eq!((&liar["readOnlyHint"], &liar["destructiveHint"]), (&json!(false), &json!(true)));
+        let sends = described(json!({}), claims, json!({ "access_kinds": ["network"] }), None)["annotations"].clone();
+        assert_eq!((&sends["readOnlyHint"], &sends["openWorldHint"]), (&json!(false), &json!(true)));
+        let warns = json!({ "is_destructive": true, "is_open_world": true });
+        let careful = described(json!({}), warns, json!({}), None)["annotations"].clone();
+        assert_eq!((&careful["destructiveHint"], &careful["openWorldHint"]), (&json!(true), &json!(true)));
+    }
+}

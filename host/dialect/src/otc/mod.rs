@@ -1,0 +1,48 @@
+//! Open Tool Calling: definitions, requests and responses (requirements 1.34 to 1.36, 2.3, 3.4).
+//!
+//! A [`Mode`] is one of three formats with one meaning: the published JSON Schemas, the text of the RFC, which differs from
+//! them, and what Arcade's programs exchange today. A tool is described by [`definition`], called by a [`Request`], and
+//! answers with a [`result`]. What the format cannot say of a schema is in a note in the description, and the host checks
+//! arguments against the whole schema in any case.
+
+mod definition;
+mod error;
+#[cfg(test)]
+mod import;
+mod name;
+mod output;
+mod request;
+mod requirement;
+mod response;
+mod value_schema;
+
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+use crate::Listed;
+pub use definition::definition;
+#[cfg(test)]
+use import::{Imported, import};
+pub use name::{Named, Names, fully_qualified_name};
+pub use request::{Reading, Request, ToolReference};
+pub use requirement::{Requirement, secrets};
+pub use response::{Authorization, AuthorizationStatus, Reply, refused, result};
+
+/// A format of Open Tool Calling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The published schemas, with the repairs of `schemas/otc`.
+    Otc,
+    /// The text of the RFC: a definition has an `id`, and a request needs no `created_at`.
+    OtcSeed,
+    /// What an Arcade engine and its workers exchange (arcade-core 4).
+    Arcade,
+}
+
+impl Mode {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Otc, Self::OtcSeed, Self::Arcade];
+}

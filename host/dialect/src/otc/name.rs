@@ -1,0 +1,101 @@
+use std::collections::HashMap;
+
+use toolcell_core::record::{ErrorClass, Refusal, ToolDeclaration};
+
+use super::{Mode, ToolReference};
+use crate::Listed;
+
+/// Maximum number of tool names in an `unknown_tool` error.
+const CANDIDATES_MAX: usize = 20;
+
+/// The three parts of the name of a tool. Its version is the digest of its component: what a caller names is what runs
+/// (OTC-D-14).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The namespace of the tool.
+    pub toolkit: String,
+    pub name: String,
+    /// `sha256:<hex>` of the component.
+    pub version: String,
+}
+
+impl Named {
+    /// The name of a tool of `component`.
+    pub fn of(declaration: &ToolDeclaration, component: &str) -> Self {
+        let (toolkit, name) = (declaration.namespace.clone(), declaration.name.clone());
+        Self { toolkit, name, version: component.to_owned() }
+    }
+
+    /// The name of the tool in its host, whatever its version.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.toolkit, self.name)
+    }
+
+    /// `Toolkit.Tool@version`; for Arcade `Toolkit.Tool`.
+    pub fn fully_qualified(&self, mode: Mode) -> String {
+        match mode {
+            Mode::Otc | Mode::OtcSeed => format!("{}.{}@{}", self.toolkit, self.name, self.version),
+            Mode::Arcade => self.qualified_name(),
+        }
+    }
+}
+
+/// `fully_qualified_name` of a tool (OTC-D-04).
+pub fn fully_qualified_name(listed: &Listed<'_>, mode: Mode) -> String {
+    Named::of(listed.declaration, listed.component).fully_qualified(mode)
+}
+
+/// The tools of one surface by their names. A name is looked up and never taken apart, because a namespace may have dots
+/// (requirements 3.2).
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    tools: Vec<Named>,
+    by_qualified: HashMap<String, usize>,
+}
+
+impl Names {
+    /// Names `tools`; of two with one name the first one has it.
+    pub fn new(tools: Vec<Named>) -> Self {
+        let mut by_qualified = HashMap::new();
+        for (at, tool) in tools.iter().enumerate() {
+            for mode in [Mode::Otc, Mode::Arcade] {
+                by_qualified.entry(tool.fully_qualified(mode)).or_insert(at);
+            }
+        }
+        Self { tools, by_qualified }
+    }
+
+    /// The index of the tool with this fully qualified name, with or without its version.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.by_qualified.get(name).copied()
+    }
+
+    /// The index of the tool that a request names. Another version is another component, which never runs in its place
+    /// (OTC-Q-04).
+    pub fn resolve(&self, reference: &ToolReference) -> Result<usize, Refusal> {
+        let found = self.tools.iter().enumerate();
+        let mut found =
+            found.filter(|(_, tool)| tool.toolkit == reference.toolkit && tool.name == reference.name).peekable();
+        let (called, version) = (format!("{}.{}", reference.toolkit, reference.name), reference.version.as_deref());
+        let Some((_, known)) = found.peek().copied() else {
+            let known: Vec<String> =
+                self.tools.iter().map(|tool| tool.fully_qualified(Mode::Arcade)).take(CANDIDATES_MAX).collect();
+            let known = if known.is_empty() {
+                "none is offered".to_owned()
+            } else {
+                format!("there are: {}", known.join(", "))
+            };
+            let message = format!("there is no tool `{called}` here; {known}");
+            return Err(Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message));
+        };
+        let is_asked = |tool: &Named| version.is_none_or(|version| version == tool.version);
+        found.find(|(_, tool)| is_asked(tool) || !guard!("otc_version")).map(|(at, _)| at).ok_or_else(|| {
+            let message = format!(
+                "there is no version {:?} of the tool `{called}` here; its version is {}",
+                version.unwrap_or_default(),
+                known.version
+            );
+            Refusal::new(ErrorClass::UnknownTool, "version_mismatch", message)
+        })
+    }
+}

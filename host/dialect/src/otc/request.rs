@@ -1,0 +1,400 @@
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolcell_core::record::{ErrorClass, JSON_VALUES_MAX, Refusal, Timestamp, read_unique_json};
+use toolcell_core::secret::SecretValue;
+
+use super::Mode;
+
+/// Maximum number of violations in the message of a refused request.
+const VIOLATIONS_MAX: usize = 10;
+/// Length from which a value is a secret, in bytes; a call with a shorter one is refused.
+const SECRET_BYTES_MIN: usize = 8;
+/// Maximum length of a name or an id of a request, in bytes: records and answers repeat them.
+const NAME_BYTES_MAX: usize = 1_024;
+
+/// How exactly a request has to be what the format demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As the format says.
+    Strict,
+    /// Unknown fields are ignored (OTC-R-11), a missing `created_at` or `context` is accepted, and secrets may have the shape
+    /// of any format.
+    Lenient,
+}
+
+/// The tool that a request names (OTC-Q-04).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolReference {
+    pub toolkit: String,
+    pub name: String,
+    /// `None` for any version, which only Arcade allows.
+    pub version: Option<String>,
+}
+
+/// A request to call a tool (requirements 1.35). It cannot be serialized, because it has secrets.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Only Arcade leaves it out, and `execution_id`.
+    pub run_id: Option<String>,
+    pub execution_id: Option<String>,
+    pub created_at: Option<Timestamp>,
+    pub tool: ToolReference,
+    /// The arguments as they were sent: a JSON object.
+    pub inputs: String,
+    /// `context.authorization.token`.
+    pub token: Option<SecretValue>,
+    /// `context.secrets`, whether the tool declares them or not.
+    pub secrets: Vec<(String, SecretValue)>,
+    pub user_id: Option<String>,
+    /// What the authorization server says of the user. It reaches no tool, because none can declare it.
+    pub user_info: Option<Value>,
+}
+
+impl Request {
+    /// Reads a request. Fails with `invalid_arguments`/`protocol_error`, and names each field that is wrong, but no value:
+    /// it could be a secret.
+    pub fn read(text: &str, mode: Mode, reading: Reading) -> Result<Self, Refusal> {
+        let whole = read_unique_json(text, JSON_VALUES_MAX);
+        // What serde says of a text quotes it.
+        let whole =
+            whole.map_err(|_| refusal("it is not JSON of one object without duplicate keys, or is too large"))?;
+        let Value::Object(fields) = &whole else { return Err(refusal("it is not a JSON object")) };
+        let mut reader = Reader { mode, reading, wrong: Vec::new() };
+        reader.known("", fields, &["$schema", "run_id", "execution_id", "created_at", "tool", "inputs", "context"]);
+        let run_id = reader.id(fields, "run_id");
+        let execution_id = reader.id(fields, "execution_id");
+        let created_at = reader.created_at(fields);
+        let tool = reader.tool(fields);
+        reader.object(fields, "", "inputs", mode != Mode::Arcade);
+        let context = reader.object(fields, "", "context", mode != Mode::Arcade && reading == Reading::Strict);
+        let token = reader.token(context);
+        let secrets = reader.secrets(context);
+        let user_id = context.and_then(|context| reader.text(context, "/context", "user_id", false));
+        let user_info = context.and_then(user_info).cloned();
+        for (place, name, id) in
+            [("", "run_id", &run_id), ("", "execution_id", &execution_id), ("/context", "user_id", &user_id)]
+        {
+            // Ids go on record.
+            if id.as_ref().is_some_and(|id| repeats(id, token.iter().chain(secrets.iter().map(|(_, value)| value)))) {
+                reader.wrong(place, name, "repeats a secret of the request");
+            }
+        }
+        let (Some(tool), true) = (tool, reader.wrong.is_empty()) else { return Err(reader.refusal()) };
+        let inputs = inputs_of(text)?;
+        Ok(Self { run_id, execution_id, created_at, tool, inputs, token, secrets, user_id, user_info })
+    }
+}
+
+/// Whether an id contains one of the values that are long enough to be kept secret.
+fn repeats<'v>(id: &str, mut values: impl Iterator<Item = &'v SecretValue>) -> bool {
+    values.any(|value| value.expose().len() >= SECRET_BYTES_MIN && id.contains(value.expose())) && guard!("otc_ids")
+}
+
+/// The text of the arguments: a record has them as they were sent.
+fn inputs_of(text: &str) -> Result<String, Refusal> {
+    #[derive(Deserialize)]
+    struct Inputs<'a> {
+        #[serde(borrow, default)]
+        inputs: Option<&'a RawValue>,
+    }
+    let sent: Inputs<'_> = serde_json::from_str(text).map_err(|_| refusal("/inputs cannot be read"))?;
+    Ok(sent.inputs.map_or("{}", RawValue::get).to_owned())
+}
+
+/// The RFC has it beside the authorization, Arcade within.
+fn user_info(context: &Map<String, Value>) -> Option<&Value> {
+    let within = || context.get("authorization")?.get("user_info");
+    context.get("user_info").or_else(within).filter(|info| info.is_object())
+}
+
+fn refusal(why: &str) -> Refusal {
+    Refusal::new(ErrorClass::InvalidArguments, "protocol_error", format!("cannot read the request: {why}"))
+}
+
+struct Reader {
+    mode: Mode,
+    reading: Reading,
+    /// The fields that are wrong, with the reasons.
+    wrong: Vec<String>,
+}
+
+impl Reader {
+    fn refusal(&self) -> Refusal {
+        let shown: Vec<&str> = self.wrong.iter().map(String::as_str).take(VIOLATIONS_MAX).collect();
+        refusal(&shown.join("; "))
+    }
+
+    fn wrong(&mut self, place: &str, name: &str, why: &str) {
+        self.wrong.push(format!("{place}/{name} {why}"));
+    }
+
+    /// Whether the published schema counts: Arcade's types ignore unknown fields.
+    fn is_strict(&self) -> bool {
+        self.reading == Reading::Strict && self.mode != Mode::Arcade
+    }
+
+    fn known(&mut self, place: &str, fields: &Map<String, Value>, names: &[&str]) {
+        if self.is_strict() && fields.keys().any(|name| !names.contains(&name.as_str())) {
+            let place = if place.is_empty() { "the request" } else { place };
+            self.wrong.push(format!("{place} has a field other than {}", names.join(", ")));
+        }
+    }
+
+    /// A field that may be left out if it is not `required`. A `null` is a field that was left out, except where the
+    /// published schema counts.
+    fn field<'a>(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        (place, name): (&str, &str),
+        required: bool,
+    ) -> Option<&'a Value> {
+        let is_absent = |value: &&Value| !value.is_null() || self.is_strict();
+        let found = fields.get(name).filter(is_absent);
+        if found.is_none() && required {
+            self.wrong(place, name, "is missing");
+        }
+        found
+    }
+
+    fn object<'a>(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        place: &str,
+        name: &str,
+        required: bool,
+    ) -> Option<&'a Map<String, Value>> {
+        let found = self.field(fields, (place, name), required)?;
+        if !found.is_object() {
+            self.wrong(place, name, "is not an object");
+        }
+        found.as_object()
+    }
+
+    fn text(&mut self, fields: &Map<String, Value>, place: &str, name: &str, required: bool) -> Option<String> {
+        let found = self.field(fields, (place, name), required)?;
+        match found.as_str() {
+            Some(text) if text.len() <= NAME_BYTES_MAX => return Some(text.to_owned()),
+            Some(_) => self.wrong(place, name, &format!("is longer than {NAME_BYTES_MAX} bytes")),
+            None => self.wrong(place, name, "is not a text"),
+        }
+        None
+    }
+
+    /// An id of the call. An empty one identifies nothing.
+    fn id(&mut self, fields: &Map<String, Value>, name: &str) -> Option<String> {
+        let required = self.mode != Mode::Arcade;
+        let id = self.text(fields, "", name, required)?;
+        if id.is_empty() && required {
+            self.wrong("", name, "is empty");
+        }
+        Some(id).filter(|id| !id.is_empty())
+    }
+
+    /// The published schema demands it, the RFC does not name it (O-06).
+    fn created_at(&mut self, fields: &Map<String, Value>) -> Option<Timestamp> {
+        let required = self.mode == Mode::Otc && self.reading == Reading::Strict;
+        let found = self.field(fields, ("", "created_at"), required)?;
+        let read = serde_json::from_value(found.clone());
+        // Arcade writes local times.
+        if read.is_err() && self.is_strict() {
+            self.wrong("", "created_at", "is not a time as in RFC 3339");
+        }
+        read.ok()
+    }
+
+    fn tool(&mut self, fields: &Map<String, Value>) -> Option<ToolReference> {
+        let tool = self.object(fields, "", "tool", true)?;
+        self.known("/tool", tool, &["name", "toolkit", "version"]);
+        let toolkit = self.text(tool, "/tool", "toolkit", true);
+        let name = self.text(tool, "/tool", "name", true);
+        let version = self.text(tool, "/tool", "version", self.mode != Mode::Arcade);
+        Some(ToolReference { toolkit: toolkit?, name: name?, version })
+    }
+
+    /// The object is open, although the published schema means to close it (O-08).
+    fn token(&mut self, context: Option<&Map<String, Value>>) -> Option<SecretValue> {
+        let authorization = self.object(context?, "/context", "authorization", false)?;
+        let token = self.field(authorization, ("/context/authorization", "token"), false)?;
+        if !token.is_string() {
+            self.wrong("/context/authorization", "token", "is not a text");
+        }
+        token.as_str().map(|token| SecretValue::new(token.to_owned()))
+    }
+
+    /// An object of texts; for Arcade a list of `{key, value}`.
+    fn secrets(&mut self, context: Option<&Map<String, Value>>) -> Vec<(String, SecretValue)> {
+        let found = context.and_then(|context| self.field(context, ("/context", "secrets"), false));
+        let secret = |name: &str, value: &Value| Some((name.to_owned(), SecretValue::new(value.as_str()?.to_owned())));
+        let is_lenient = self.reading == Reading::Lenient;
+        let secrets: Option<Vec<_>> = match found {
+            None => Some(Vec::new()),
+            Some(Value::Object(fields)) if self.mode != Mode::Arcade || is_lenient => {
+                fields.iter().map(|(name, value)| secret(name, value)).collect()
+            }
+            Some(Value::Array(items)) if self.mode == Mode::Arcade || is_lenient => {
+                items.iter().map(|item| secret(item.get("key")?.as_str()?, item.get("value")?)).collect()
+            }
+            Some(_) => None,
+        };
+        let shape = match self.mode {
+            Mode::Otc | Mode::OtcSeed => "is not an object of texts",
+            Mode::Arcade => "is not a list of {key, value}",
+        };
+        let Some(secrets) = secrets else {
+            self.wrong("/context", "secrets", shape);
+            return Vec::new();
+        };
+        let is_again =
+            |(at, (name, _)): (usize, &(String, SecretValue))| secrets.iter().take(at).any(|(known, _)| known == name);
+        // One of the values would be lost.
+        if secrets.len() > SECRETS_MAX || secrets.iter().enumerate().any(is_again) {
+            self.wrong("/context", "secrets", "has one name twice, or too many");
+        }
+        secrets
+    }
+}
+
+/// Maximum number of secrets of a request.
+const SECRETS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Reading, Request};
+    use crate::otc::Mode;
+
+    fn whole() -> Value {
+        json!({
+            "$schema": "https://example.com/request.json",
+            "run_id": "run-1", "execution_id": "exec-1", "created_at": "2026-01-01T00:00:00Z",
+            "tool": { "name": "read", "toolkit": "files", "version": "sha256:00" },
+            "inputs": { "path": "a" },
+            "context": {
+                "authorization": { "token": "the-token", "more": 1 }, "secrets": { "KEY": "the-secret" },
+                "user_id": "anna", "user_info": { "name": "Anna" }, "more": 1,
+            },
+        })
+    }
+
+    fn changed(change: impl FnOnce(&mut Value)) -> String {
+        let mut request = whole();
+        change(&mut request);
+        request.to_string()
+    }
+
+    fn without(pointer: &str, field: &str) -> String {
+        changed(|request| _ = request.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove(field))
+    }
+
+    #[test]
+    fn an_id_that_repeats_a_secret_is_refused() {
+        for (pointer, field) in [("", "run_id"), ("", "execution_id"), ("/context", "user_id")] {
+            for value in ["a the-token", "the-secret"] {
+                let text = changed(|request| request.pointer_mut(pointer).unwrap()[field] = value.into());
+                let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
+                assert!(refusal.message.ends_with(&format!("{pointer}/{field} repeats a secret of the request")));
+                assert!(!refusal.message.contains("the-"), "{}", refusal.message);
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_request_is_read_in_every_format() {
+        for mode in Mode::ALL {
+            let mut sent = whole();
+            if mode == Mode::Arcade {
+                sent["context"]["secrets"] = json!([{ "key": "KEY", "value": "the-secret" }]);
+            }
+            let read = Request::read(&sent.to_string(), mode, Reading::Strict).unwrap();
+            assert_eq!((read.run_id.as_deref(), read.execution_id.as_deref()), (Some("run-1"), Some("exec-1")));
+            let tool = &read.tool;
+            assert_eq!((tool.toolkit.as_str(), tool.name.as_str()), ("files", "read"));
+            assert_eq!((tool.version.as_deref(), read.inputs.as_str()), (Some("sha256:00"), r#"{"path":"a"}"#));
+            assert_eq!(read.token.as_ref().unwrap().expose(), "the-token");
+            assert_eq!((read.secrets[0].0.as_str(), read.secrets[0].1.expose()), ("KEY", "the-secret"));
+            assert_eq!((read.user_id.as_deref(), &read.user_info), (Some("anna"), &Some(json!({ "name": "Anna" }))));
+            let printed = format!("{read:?}");
+            assert!(!printed.contains("the-token") && !printed.contains("the-secret"), "{printed}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_kept_as_they_were_sent() {
+        let text = whole().to_string().replace(r#"{"path":"a"}"#, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
+        let read = Request::read(&text, Mode::Otc, Reading::Strict).unwrap();
+        assert_eq!(read.inputs, r#"{ "n": 1.0e2,"a" : "\u0061" }"#);
+    }
+
+    #[test]
+    fn each_format_demands_its_fields() {
+        use Reading::{Lenient, Strict};
+        let accepts = |text: &str, mode, reading| Request::read(text, mode, reading).is_ok();
+        // For each text: Otc strict and lenient, OtcSeed strict and lenient, Arcade.
+        for (what, text, expected) in [
+            ("no created_at", without("", "created_at"), [false, true, true, true, true]),
+            ("no run_id", without("", "run_id"), [false, false, false, false, true]),
+            ("no execution_id", without("", "execution_id"), [false, false, false, false, true]),
+            ("no inputs", without("", "inputs"), [false, false, false, false, true]),
+            ("no context", without("", "context"), [false, true, false, true, true]),
+            ("no tool", without("", "tool"), [false; 5]),
+            ("no name", without("/tool", "name"), [false; 5]),
+            ("no toolkit", without("/tool", "toolkit"), [false; 5]),
+            ("no version", without("/tool", "version"), [false, false, false, false, true]),
+            ("an unknown field", changed(|sent| sent["colour"] = json!(1)), [false, true, false, true, true]),
+            (
+                "an unknown field of tool",
+                changed(|sent| sent["tool"]["id"] = json!(1)),
+                [false, true, false, true, true],
+            ),
+            ("a null", changed(|sent| sent["context"] = Value::Null), [false, true, false, true, true]),
+            ("inputs that are no object", changed(|sent| sent["inputs"] = json!([1])), [false; 5]),
+            ("an empty id", changed(|sent| sent["execution_id"] = json!("")), [false, false, false, false, true]),
+            ("a local time", changed(|sent| sent["created_at"] = json!("yesterday")), [false, true, false, true, true]),
+            (
+                "a token that is no text",
+                changed(|sent| sent["context"]["authorization"] = json!({ "token": 1 })),
+                [false; 5],
+            ),
+            ("a secret that is no text", changed(|sent| sent["context"]["secrets"] = json!({ "K": 1 })), [false; 5]),
+        ] {
+            // Arcade's own shape of secrets is tested above.
+            let arcade = text.replace(r#""secrets":{"KEY":"the-secret"},"#, "");
+            let found = [
+                accepts(&text, Mode::Otc, Strict),
+                accepts(&text, Mode::Otc, Lenient),
+                accepts(&text, Mode::OtcSeed, Strict),
+                accepts(&text, Mode::OtcSeed, Lenient),
+                accepts(&arcade, Mode::Arcade, Strict),
+            ];
+            assert_eq!(found, expected, "{what}");
+        }
+        let listed = changed(|sent| sent["context"]["secrets"] = json!([{ "key": "K", "value": "v" }]));
+        assert!(!accepts(&listed, Mode::Otc, Strict) && accepts(&listed, Mode::Otc, Lenient));
+        assert!(
+            !accepts(&whole().to_string(), Mode::Arcade, Strict)
+                && accepts(&whole().to_string(), Mode::Arcade, Lenient)
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_the_fields_and_no_value() {
+        let text = changed(|sent| {
+            sent["context"]["secrets"] = json!(["hunter2"]);
+            sent["tool"]["version"] = json!(7);
+        });
+        let refusal = Request::read(&text, Mode::Otc, Reading::Strict).unwrap_err();
+        assert_eq!(refusal.code, "protocol_error");
+        assert!(refusal.message.contains("/context/secrets") && refusal.message.contains("/tool/version"));
+        assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
+        for text in ["", "[]", r#"{"run_id":"a","run_id":"hunter2"}"#, r#"{"hunter2""#] {
+            let refusal = Request::read(text, Mode::Arcade, Reading::Lenient).unwrap_err();
+            assert!(!refusal.message.contains("hunter2"), "{}", refusal.message);
+        }
+        let twice = json!([{ "key": "K", "value": "hunter2" }, { "key": "K", "value": "b" }]);
+        let text = changed(|sent| sent["context"]["secrets"] = twice);
+        let refusal = Request::read(&text, Mode::Arcade, Reading::Strict).unwrap_err();
+        assert!(refusal.message.contains("twice") && !refusal.message.contains("hunter2"), "{}", refusal.message);
+    }
+}

@@ -1,0 +1,359 @@
+//! Requests approvals and tool input: through the client, or by telling where else to answer.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
+    ElicitRequestParams, ElicitResult, MetaObject, ProtocolVersion, RequestId, ServerRequest,
+};
+use rmcp::service::{Peer, PeerRequestOptions};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
+use toolcell_core::approval::{COLUMNS, visible_json};
+use toolcell_core::record::{InputResponse, InputResponses, InvocationId};
+use toolcell_dialect::mcp::{self, Said};
+
+use super::ApprovalSettings;
+
+/// Tells the operator which call waits for an approval.
+pub type Announcer = Arc<dyn Fn(&Prompt) + Send + Sync>;
+
+/// What happens to a call that needs an approval if the client cannot ask its user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Away {
+    /// The call waits for an answer through `toolcell approvals`.
+    #[default]
+    Wait,
+    /// The client is told at once how to have the call approved; repeating the call gets the result.
+    Return,
+}
+
+/// How the question about one call is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskChannel {
+    /// By a request to the client, while the call waits (2025-11-25).
+    Elicitation,
+    /// By a result that asks for input; the client repeats the call with it (2026-07-28).
+    InputRequired,
+    /// By a result that says where to answer.
+    Return,
+    /// By an announcement to the operator.
+    Wait,
+}
+
+impl AskChannel {
+    pub(super) fn of(
+        settings: &ApprovalSettings,
+        revision: &ProtocolVersion,
+        capabilities: Option<&ClientCapabilities>,
+    ) -> Self {
+        let capability = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+        // A client that declares neither kind of elicitation supports forms.
+        let by_form = capability.is_some_and(|can| can.form.is_some() || can.url.is_none());
+        match settings.elicitation && by_form {
+            true if *revision >= ProtocolVersion::V_2026_07_28 => Self::InputRequired,
+            true => Self::Elicitation,
+            false if settings.away == Away::Return => Self::Return,
+            false => Self::Wait,
+        }
+    }
+}
+
+/// A question of a call, for the task that handles the call's request.
+pub(super) enum Ask {
+    /// Whether the call may run.
+    Approval { prompt: Prompt, reply: oneshot::Sender<Reply> },
+    /// Input that the tool requests.
+    Input { inquiry: Inquiry, responses: oneshot::Sender<InputResponses> },
+}
+
+/// How long a client that comes back for a call waits for this process to notice an answer that was given elsewhere.
+const HEARD: Duration = Duration::from_millis(300);
+
+impl Ask {
+    /// Whether it asks for an approval.
+    pub(super) fn is_approval(&self) -> bool {
+        matches!(self, Self::Approval { .. })
+    }
+
+    /// The call whose approval it asks for: that of the client, or one that its tool makes.
+    pub(super) fn approval_of(&self) -> Option<InvocationId> {
+        match self {
+            Self::Approval { prompt, .. } => Some(prompt.invocation_id()),
+            Self::Input { .. } => None,
+        }
+    }
+
+    /// Whether nothing waits for the answer any more.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Approval { reply, .. } => reply.is_closed(),
+            Self::Input { responses, .. } => responses.is_closed(),
+        }
+    }
+
+    /// Whether the question is still unanswered after [`HEARD`].
+    pub(super) async fn is_open(&mut self) -> bool {
+        let closed = async {
+            match self {
+                Self::Approval { reply, .. } => reply.closed().await,
+                Self::Input { responses, .. } => responses.closed().await,
+            }
+        };
+        tokio::time::timeout(HEARD, closed).await.is_err()
+    }
+
+    /// Answers the question with the client's input. Returns the question, still open, if `given` does not answer it.
+    pub(super) fn answer(self, given: Option<&rmcp::model::InputResponses>) -> Result<(), Self> {
+        match self {
+            Self::Approval { prompt, reply } => {
+                let Some(said) = mcp::response(given) else { return Err(Self::Approval { prompt, reply }) };
+                decide(&prompt, reply, said);
+            }
+            Self::Input { inquiry, responses } => {
+                let mut found = InputResponses::new();
+                for request in &inquiry.requests {
+                    let response = mcp::input_response(given, request.key());
+                    found.extend(response.map(|response| (request.key().to_owned(), response)));
+                }
+                if found.is_empty() {
+                    return Err(Self::Input { inquiry, responses });
+                }
+                // Missing answers are requested again. Sending fails if the call no longer waits.
+                let _ = responses.send(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the question without an answer.
+    pub(super) fn refuse(self, why: String) {
+        match self {
+            Self::Approval { prompt, reply } => decide(&prompt, reply, Said::refused(why)),
+            Self::Input { inquiry, responses } => {
+                let cancel = |request: &Requested| (request.key().to_owned(), InputResponse::Cancel);
+                let _ = responses.send(inquiry.requests.iter().map(cancel).collect());
+            }
+        }
+    }
+}
+
+fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
+    let Said { approved, always, edit, note, .. } = heeding_cut(said, prompt.is_cut());
+    let always = always && prompt.can_remember();
+    // Sending fails if the question was answered elsewhere first.
+    let _ = reply.send(Reply { approved, edit, feedback: note, always });
+}
+
+/// A yes to a question that is `cut` is a no, unless it says that it knows.
+pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
+    match said.approved && cut && !said.although_cut {
+        true => Said::refused(
+            "the question showed a part of the call only, and the yes does not say that it knows".to_owned(),
+        ),
+        false => said,
+    }
+}
+
+/// The channel of answers that come through the client.
+pub(super) const CHANNEL: &str = "mcp_elicitation";
+
+/// The approver at the client of `caller`. Never the caller's own name, because a caller cannot approve its own call.
+pub(super) fn user_at(caller: Option<&str>) -> String {
+    format!("user at {}", caller.unwrap_or("the client"))
+}
+
+/// Passes on the questions of one call.
+pub(super) struct Messenger {
+    principal: String,
+    /// Hears of approvals that the client's user is not asked for.
+    announcer: Option<Announcer>,
+    questions: mpsc::Sender<Ask>,
+    outdated: CancellationToken,
+}
+
+/// Returns the approver of a call, and the receiver of its questions.
+pub(super) fn messenger(
+    caller: Option<&str>,
+    announcer: Option<Announcer>,
+    outdated: CancellationToken,
+) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
+    let (questions, waiting) = mpsc::channel(1);
+    (Arc::new(Messenger { principal: user_at(caller), announcer, questions, outdated }), waiting)
+}
+
+impl Approver for Messenger {
+    fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    fn channel(&self) -> &str {
+        CHANNEL
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        Box::pin(async move {
+            if let Some(announcer) = &self.announcer {
+                announcer(prompt);
+            }
+            let (reply, said) = oneshot::channel();
+            let ask = Ask::Approval { prompt: prompt.clone(), reply };
+            if self.questions.send(ask).await.is_err() {
+                return None;
+            }
+            tokio::select! {
+                said = said => said.ok(),
+                () = self.outdated.cancelled() => Some(changed()),
+            }
+        })
+    }
+}
+
+impl Respondent for Messenger {
+    fn respond<'a>(
+        &'a self,
+        inquiry: &'a Inquiry,
+    ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
+        Box::pin(async move {
+            let asks = |request: &Requested| input_question(inquiry, request).is_some();
+            let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
+            // Requests that MCP cannot express are canceled.
+            let mut found: InputResponses =
+                others.iter().map(|other| (other.key().to_owned(), InputResponse::Cancel)).collect();
+            if !requests.is_empty() {
+                let (responses, said) = oneshot::channel();
+                let ask = Ask::Input { inquiry: Inquiry { requests, ..inquiry.clone() }, responses };
+                self.questions.send(ask).await.ok()?;
+                found.extend(said.await.ok()?);
+            }
+            Some(found)
+        })
+    }
+}
+
+/// Announces to the operator that a call waits; the answer comes from elsewhere.
+pub(super) struct Announcing {
+    pub(super) announcer: Announcer,
+    pub(super) outdated: CancellationToken,
+}
+
+impl Approver for Announcing {
+    fn principal(&self) -> &str {
+        "server"
+    }
+
+    fn channel(&self) -> &str {
+        "none"
+    }
+
+    fn ask<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        Box::pin(async move {
+            (self.announcer)(prompt);
+            self.outdated.cancelled().await;
+            Some(changed())
+        })
+    }
+}
+
+fn changed() -> Reply {
+    let feedback = "the tools or their configuration changed while the question was open; call again to ask";
+    Reply { approved: false, feedback: Some(feedback.to_owned()), ..Reply::default() }
+}
+
+/// Asks the client's user, and passes on the answer. Dropping the future withdraws the question.
+pub(super) async fn elicit(ask: Ask, peer: Peer<RoleServer>) {
+    match ask {
+        Ask::Approval { prompt, reply } => {
+            let said = match send(&peer, question(&prompt)).await {
+                Ok(result) => mcp::said(&result),
+                Err(why) => Said::refused(why),
+            };
+            decide(&prompt, reply, said);
+        }
+        Ask::Input { inquiry, responses } => {
+            let mut found = InputResponses::new();
+            for request in &inquiry.requests {
+                let response = match input_question(&inquiry, request) {
+                    Some(form) => send(&peer, form).await.map_or(InputResponse::Cancel, |result| mcp::filled(&result)),
+                    None => InputResponse::Cancel,
+                };
+                found.insert(request.key().to_owned(), response);
+            }
+            let _ = responses.send(found);
+        }
+    }
+}
+
+/// Returns the user's answer, or why there is none.
+async fn send(peer: &Peer<RoleServer>, question: ElicitRequestParams) -> Result<ElicitResult, String> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(question));
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let handle = sent.map_err(|error| format!("the client could not be asked: {error}"))?;
+    let mut open = Open { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.rx.await;
+    open.id = None;
+    match answer {
+        Ok(Ok(ClientResult::ElicitResult(result))) => Ok(result),
+        Ok(Ok(_)) => Err("the client's answer does not fit this question".to_owned()),
+        Ok(Err(error)) => Err(format!("the client's user could not be asked: {error}")),
+        Err(_) => Err("the client went away".to_owned()),
+    }
+}
+
+impl Ask {
+    /// The `_meta` of a result that carries this question.
+    pub(super) fn meta(&self) -> MetaObject {
+        match self {
+            Self::Approval { prompt, .. } => mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()),
+            Self::Input { inquiry, .. } => mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at),
+        }
+    }
+
+    /// The questions as MCP elicitations, by the key of their answer.
+    pub(super) fn questions(&self) -> BTreeMap<String, ElicitRequestParams> {
+        match self {
+            Self::Approval { prompt, .. } => BTreeMap::from([(mcp::APPROVAL.to_owned(), question(prompt))]),
+            Self::Input { inquiry, .. } => {
+                let asked = inquiry.requests.iter();
+                asked.filter_map(|one| Some((one.key().to_owned(), input_question(inquiry, one)?))).collect()
+            }
+        }
+    }
+}
+
+fn question(prompt: &Prompt) -> ElicitRequestParams {
+    // The approver also reads the arguments that the form offers for editing.
+    let arguments = visible_json(prompt.arguments().text());
+    let form = mcp::question(prompt.text(), &arguments, prompt.can_remember(), prompt.is_cut());
+    // A tool can ask a form of the same fields, and an answer to that approves nothing.
+    mcp::marked(form, mcp::approval_meta(&prompt.invocation_id(), &prompt.expires_at()))
+}
+
+fn input_question(inquiry: &Inquiry, request: &Requested) -> Option<ElicitRequestParams> {
+    let form = mcp::form(&request.text(&inquiry.tool_id, COLUMNS), request.schema())?;
+    Some(mcp::marked(form, mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)))
+}
+
+/// A question that the client shows; dropping it cancels the question.
+struct Open {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let why = "the question is not open any more".to_owned();
+            let param = CancelledNotificationParam::new(Some(id), Some(why));
+            let _ = peer.send_notification(CancelledNotification::new(param).into()).await;
+        });
+    }
+}

@@ -1,0 +1,113 @@
+//! The host's own tools, which search and load the tools that are not listed (AT-DEF-12..18).
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResult, ProtocolVersion};
+use rmcp::service::RequestContext;
+use toolcell_core::find::{Query, SELECT};
+use toolcell_core::pool::STORE;
+use toolcell_core::record::{ErrorClass, Input, LoadingState, Refusal, SurfaceReason};
+use toolcell_dialect::mcp::{self, LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments};
+
+use super::call::revision;
+use super::offer::Offer;
+use super::sent::Sent;
+use super::session::Session;
+use super::{Offering, Providers};
+
+impl Session {
+    /// Answers a call of one of the host's own tools; `None` if `name` is not one of them here.
+    pub(super) async fn discover(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<CallToolResult> {
+        if ![SEARCH_TOOLS, LOAD_TOOL].contains(&name) {
+            return None;
+        }
+        // Before the offering, because a provider that is loaded in between must be in one of the two.
+        let providers = self.server.providers();
+        let offering = self.offering();
+        if !offering.offers.defers() {
+            return None;
+        }
+        let sent = Sent::with(context).unwrap_or_else(|| Sent::new("{}", None));
+        let answered = match name {
+            SEARCH_TOOLS => self.search(offering, providers, &sent.arguments, context).await,
+            _ => self.load(&offering, &sent.arguments, context).await,
+        };
+        Some(answered.unwrap_or_else(|refusal| mcp::refused(&refusal)))
+    }
+
+    async fn search(
+        &self,
+        offering: Arc<Offering>,
+        providers: Providers,
+        input: &Input,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Refusal> {
+        let arguments = SearchArguments::read(input)?;
+        let query = Query::parse(&arguments.query)?;
+        let (limit, loaded) = (arguments.limit(), self.loads(context).names());
+        let (host, surface) = (Arc::clone(&offering.host), self.surface_id(&offering, context));
+        // The first search builds the index, which takes long enough to delay other calls of this thread.
+        let found = STORE.run(move || offering.offers.search(&query, limit, &loaded)).await;
+        let busy = |error: toolcell_core::pool::Unfinished| {
+            let message = format!("the tools cannot be searched now: {error}; search again later");
+            Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
+        };
+        let mut found = found.map_err(busy)??;
+        providers.tell(&mut found);
+        host.announce_discovered(&surface, &found, self.session_ref(context)).await;
+        Ok(mcp::found(&found))
+    }
+
+    /// Loads a tool for this caller alone, and tells its client that the list has changed.
+    async fn load(
+        &self,
+        offering: &Offering,
+        input: &Input,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Refusal> {
+        let offers = &offering.offers;
+        let offer = offers.find(&LoadArguments::read(input)?.name)?;
+        if offer.standing.state == LoadingState::Unavailable {
+            return Err(unavailable(offer));
+        }
+        let is_new = offer.standing.state != LoadingState::Loaded;
+        let added = is_new && self.loads(context).add(&offer.qualified_name, |name| offers.has(name));
+        if added {
+            let surface = self.surface_id(offering, context);
+            let selected = format!("{SELECT}{}", offer.name);
+            let (host, tool_id) = (&offering.host, &offer.tool.declaration().tool_id);
+            host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context)).await;
+        }
+        // In 2026-07-28 a client hears of changes only where it listens.
+        if added && revision(context) < ProtocolVersion::V_2026_07_28 {
+            // A client that is gone gets no answer either.
+            let _ = context.peer.notify_tool_list_changed().await;
+        }
+        Ok(mcp::loaded(&offering.shown(offer.described().clone())))
+    }
+}
+
+/// The refusal to load a tool that cannot be called.
+fn unavailable(offer: &Offer) -> Refusal {
+    let (class, code, why) = match offer.standing.reason {
+        Some(SurfaceReason::SetupRequired) => {
+            (ErrorClass::SetupRequired, "tool_requires_setup", "it has to be set up first")
+        }
+        Some(SurfaceReason::CredentialMissing) => {
+            (ErrorClass::CredentialMissing, "secret_not_set", "a secret that it needs is not set")
+        }
+        Some(SurfaceReason::PolicyBlocked) => {
+            (ErrorClass::PermissionDenied, "denied_by_rule", "a rule denies its calls")
+        }
+        Some(SurfaceReason::RoleNotAllowed) => {
+            (ErrorClass::PolicyBlocked, "role_not_allowed", "the role of the caller does not have it")
+        }
+        Some(SurfaceReason::ModelUnsupported) => {
+            (ErrorClass::CapabilityGap, "model_unsupported", "it does not fit the capabilities of this surface")
+        }
+        Some(_) => (ErrorClass::PolicyBlocked, "tool_disabled", "it is disabled here"),
+        None => (ErrorClass::CapabilityGap, "tool_not_available", "it is a draft, or was retired"),
+    };
+    Refusal::new(class, code, format!("{} cannot be loaded: {why}; load another tool", offer.name))
+}

@@ -1,0 +1,353 @@
+//! Tools in the terms of a model's API, for a client that stays connected: `toolcell/export` lists them in a dialect, and
+//! `toolcell/run` makes the calls in a message of a model, as the commands of these names do. In the dialect of MCP a message
+//! is an array of calls.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use rmcp::RoleServer;
+use rmcp::model::{CustomRequest, CustomResult, ErrorData, NumberOrString, ProgressToken};
+use rmcp::service::RequestContext;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent};
+use toolcell_core::record::{
+    AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, Extra, LoadingState, Refusal,
+};
+use toolcell_dialect::{Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
+
+use super::asking::{AskChannel, elicit};
+use super::call::{Incoming, Prepared, Seen};
+use super::calls::Place;
+use super::loads::Loads;
+use super::offer::Offer;
+use super::sent::Sent;
+use super::session::Session;
+use super::{Offering, Server};
+
+/// Lists the tools in a dialect.
+pub(super) const EXPORT: &str = "toolcell/export";
+/// Makes the calls in a message of a model. The message is in `arguments`, so that its size and the memory for it are
+/// bounded as those of a call.
+pub(super) const RUN: &str = "toolcell/run";
+
+/// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
+const CALLS_MAX: usize = 128;
+/// Maximum number of tool names in an `unknown_tool` error.
+const NAMES_MAX: usize = 20;
+
+/// The parameters of both methods.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    dialect: String,
+    #[serde(default)]
+    form: Form,
+    /// The message, which is read as it was sent.
+    #[serde(default, rename = "arguments")]
+    _message: IgnoredAny,
+}
+
+/// What answers the calls of a message.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    /// The messages that continue the conversation.
+    #[default]
+    Messages,
+    /// One result for each call, for a client that makes the messages.
+    Results,
+}
+
+impl Params {
+    fn read(request: &CustomRequest) -> Result<Self, ErrorData> {
+        let read = request.params_as::<Self>().map_err(|error| invalid(format!("cannot read the params: {error}")))?;
+        read.ok_or_else(|| invalid(format!("{} takes params with a dialect", request.method)))
+    }
+
+    fn dialect(&self) -> Result<Dialect, ErrorData> {
+        let known = || Dialect::ALL.iter().map(|known| known.as_str()).collect::<Vec<_>>().join(", ");
+        let unknown = || invalid(format!("there is no dialect {:?}; choose one of: {}", self.dialect, known()));
+        Dialect::named(&self.dialect).ok_or_else(unknown)
+    }
+
+    fn exchange(&self) -> Result<(Dialect, Exchange), ErrorData> {
+        let dialect = self.dialect()?;
+        if dialect == Dialect::Mcp {
+            return Ok((dialect, mcp::PLAIN));
+        }
+        let none = || invalid(format!("the dialect {} carries no calls in messages; choose another one", self.dialect));
+        Ok((dialect, dialect.exchange().ok_or_else(none)?))
+    }
+}
+
+fn invalid(why: String) -> ErrorData {
+    ErrorData::invalid_params(why, None)
+}
+
+/// The tools of an offering under their names in a dialect.
+struct Exported<'a> {
+    offering: &'a Offering,
+    dialect: Dialect,
+    names: Names,
+}
+
+impl<'a> Exported<'a> {
+    fn new(offering: &'a Offering, dialect: Dialect) -> Self {
+        let tools = offering.offers.offered();
+        let tools = tools.map(|offer| (offer.name.as_str(), offer.tool.declaration().tool_id.as_str()));
+        Self { offering, dialect, names: Names::new(dialect.rule(), tools) }
+    }
+
+    /// The listed tools, by their index, and whether each is deferred.
+    fn listed(&self, loads: &Loads) -> impl Iterator<Item = (usize, &'a Offer, bool)> {
+        let defers = self.dialect.defers();
+        let is_deferred = move |offer: &Offer, is_loaded: bool| match offer.standing.state {
+            LoadingState::Loaded => Some(false),
+            LoadingState::Deferred | LoadingState::Discoverable if is_loaded => Some(false),
+            LoadingState::Deferred if defers => Some(true),
+            LoadingState::Deferred | LoadingState::Discoverable | LoadingState::Unavailable => None,
+        };
+        let listed = self.offering.offers.offered().enumerate();
+        listed.filter_map(move |(at, offer)| {
+            let deferred = is_deferred(offer, loads.has(&offer.qualified_name))?;
+            Some((at, offer.as_ref(), deferred))
+        })
+    }
+
+    fn described(&self, loads: &Loads) -> Vec<Value> {
+        let describe = |(at, offer, is_deferred): (usize, &Offer, bool)| {
+            let name = self.names.name(at).unwrap_or_default();
+            offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+        };
+        self.listed(loads).map(describe).collect()
+    }
+
+    /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
+    fn find(&self, name: &str, loads: &Loads) -> Result<(&'a Offer, bool), Refusal> {
+        let offered = self.names.find(name).and_then(|at| self.offering.offers.offered().nth(at));
+        let Some(offer) = offered else { return Err(self.unknown(name, loads)) };
+        Ok((offer, self.dialect.defers() || offer.is_loaded(loads)))
+    }
+
+    fn unknown(&self, name: &str, loads: &Loads) -> Refusal {
+        let names = self.listed(loads).filter_map(|(at, ..)| self.names.name(at)).take(NAMES_MAX);
+        let message = match names.collect::<Vec<_>>().as_slice() {
+            [] => format!("there is no tool `{name}` here; none is offered"),
+            names => format!("there is no tool `{name}` here; there are: {}", names.join(", ")),
+        };
+        Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+    }
+}
+
+/// What happens beside the calls of a message, in the task of its request: rmcp knows from the task which request a
+/// question or a notification belongs to.
+type Aside = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The calls of one message.
+#[derive(Default)]
+struct MessageCalls {
+    calls: Vec<BatchCall>,
+    /// Questions for the client's user.
+    asked: Vec<Aside>,
+    /// Progress and logs for the client.
+    told: Vec<Aside>,
+    /// Held until all calls have ended.
+    places: Vec<Place>,
+}
+
+impl MessageCalls {
+    fn add(&mut self, call: ModelCall, prepared: Prepared, dialect: Dialect, seen: Seen<'_>) {
+        let Prepared { mut request, refused, place, questions, spoken, .. } = prepared;
+        let mut fields = Extra::new();
+        fields.insert("tool_call_id".to_owned(), call.id.as_str().into());
+        fields.insert("function_name".to_owned(), call.name.into());
+        request.mapping = Some(ExternalMapping { source: dialect.as_str().to_owned(), fields });
+        request.native_call_id = Some(call.id);
+        let (wanted, peer) = (seen.wanted, seen.context.peer.clone());
+        if let Some(mut spoken) = spoken {
+            let peer = peer.clone();
+            self.told.push(Box::pin(async move { spoken.pass_on(&wanted, &peer).await }));
+        }
+        if let Some(mut questions) = questions {
+            self.asked.push(Box::pin(async move {
+                while let Some(ask) = questions.recv().await {
+                    elicit(ask, peer.clone()).await;
+                }
+            }));
+        }
+        self.places.extend(place);
+        // The place is the id in the batch, because a model can give two calls the same one.
+        self.calls.push(BatchCall::new(self.calls.len().to_string(), request).refusal(refused));
+    }
+
+    /// Makes the calls, which the end of the request cancels. Returns their records in the order of the calls.
+    async fn run(mut self, server: &Server, offering: &Offering, seen: &Seen<'_>) -> Result<Vec<CallRecord>, Refusal> {
+        let count = self.calls.len();
+        let (sender, mut ended) = mpsc::unbounded_channel();
+        let interrupt = Cancellation::new();
+        let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, ..BatchPolicy::default() };
+        let calls = std::mem::take(&mut self.calls);
+        let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
+        let batch = std::pin::pin!(offering.host.batch(batch));
+        let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut run => break,
+                () = seen.ended(), if !stopping => {
+                    stopping = true;
+                    interrupt.cancel(AbortReason::UserInterruption);
+                }
+                () = all(&mut self.asked), if !self.asked.is_empty() => {}
+                () = all(&mut self.told), if !self.told.is_empty() => {}
+            }
+        }
+        // The listeners were dropped with their calls, so the queues end. Open questions are withdrawn.
+        all(&mut self.told).await;
+        let mut records: Vec<(usize, CallRecord)> = std::iter::from_fn(|| ended.try_recv().ok()).collect();
+        records.sort_by_key(|(at, _)| *at);
+        match records.len() == count {
+            true => Ok(records.into_iter().map(|(_, record)| record).collect()),
+            false => Err(Refusal::host_fault("the host lost a call of the message")),
+        }
+    }
+}
+
+/// Drives all `asides`, and removes those that have ended.
+fn all(asides: &mut Vec<Aside>) -> impl Future<Output = ()> {
+    poll_fn(|context| {
+        asides.retain_mut(|aside| aside.as_mut().poll(context).is_pending());
+        if asides.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+/// Passes the records of a batch on. There are at most as many as calls, so the queue is bounded.
+struct Records(mpsc::UnboundedSender<(usize, CallRecord)>);
+
+impl BatchListener for Records {
+    fn event(&self, _: usize, _: &ToolEvent) {}
+
+    fn ended(&self, at: usize, record: CallRecord) {
+        // Sending fails if the request has gone.
+        let _ = self.0.send((at, record));
+    }
+
+    fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
+}
+
+impl Session {
+    /// Answers `toolcell/export`.
+    pub(super) async fn export(
+        &self,
+        request: CustomRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        self.loaded(context, None).await?;
+        let dialect = Params::read(&request)?.dialect()?;
+        let offering = self.offering();
+        let tools = Exported::new(&offering, dialect).described(self.loads(context));
+        Ok(CustomResult::new(json!({ "tools": tools })))
+    }
+
+    /// Answers `toolcell/run`.
+    pub(super) async fn run_message(
+        &self,
+        request: CustomRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        self.loaded(context, None).await?;
+        let params = Params::read(&request)?;
+        let (dialect, exchange) = params.exchange()?;
+        let none = || invalid(format!("{RUN} takes the message of a model as its arguments"));
+        let Sent { arguments: message, lease: _lease } = Sent::with(context).ok_or_else(none)?;
+        let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
+        if calls.len() > CALLS_MAX && guard!("message_calls") {
+            let count = calls.len();
+            return Err(invalid(format!("the message has {count} calls; send at most {CALLS_MAX} at once")));
+        }
+        let offering = self.offering();
+        let message = self.prepare_message(calls, &offering, dialect, context);
+        let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
+        let records = message.run(&self.server, &offering, &self.seen(context)).await.map_err(lost)?;
+        let records = self.keep_all(records, &offering).await;
+        let ended: Vec<Ended<'_>> = records.iter().map(|record| (&record.invocation, &record.result)).collect();
+        let (key, answers) = match params.form {
+            Form::Messages => ("messages", (exchange.answers)(&ended)),
+            Form::Results => ("results", ended.iter().map(|(call, result)| (exchange.result)(call, result)).collect()),
+        };
+        let facts: Vec<Value> = records.iter().map(facts).collect();
+        Ok(CustomResult::new(json!({ "calls": facts, key: answers })))
+    }
+
+    fn prepare_message(
+        &self,
+        calls: Vec<ModelCall>,
+        offering: &Arc<Offering>,
+        dialect: Dialect,
+        context: &RequestContext<RoleServer>,
+    ) -> MessageCalls {
+        let (exported, loads) = (Exported::new(offering, dialect), self.loads(context));
+        let surface = self.surface_id(offering, context);
+        let mut message = MessageCalls::default();
+        for (at, call) in calls.into_iter().enumerate() {
+            let seen = self.seen_by_call(at, context);
+            let found = exported.find(&call.name, loads);
+            let loaded = found.as_ref().is_ok_and(|(_, loaded)| *loaded);
+            let offer = found.map(|(offer, _)| offer);
+            let (input, surface) = (call.arguments.clone(), Arc::clone(&surface));
+            let (name, lease, responses) = (&call.name, None, None);
+            let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen: &seen };
+            let prepared = self.server.prepare(offering, incoming);
+            message.add(call, prepared, dialect, seen);
+        }
+        message
+    }
+
+    /// The request as one of its calls sees it: with a progress token of its own, `TOKEN/INDEX`, because the numbers of
+    /// one token have to grow. A call of a message can only wait for an answer, because its client cannot repeat it.
+    fn seen_by_call<'a>(&self, at: usize, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
+        let mut seen = self.seen(context);
+        seen.tasks = false;
+        seen.channel = match seen.channel {
+            AskChannel::Elicitation => AskChannel::Elicitation,
+            AskChannel::InputRequired | AskChannel::Return | AskChannel::Wait => AskChannel::Wait,
+        };
+        seen.wanted.progress = seen.wanted.progress.map(|ProgressToken(token)| {
+            let token = match token {
+                NumberOrString::Number(number) => format!("{number}/{at}"),
+                NumberOrString::String(text) => format!("{text}/{at}"),
+            };
+            ProgressToken(NumberOrString::String(token.into()))
+        });
+        seen
+    }
+
+    /// Hands out the records, and makes readable what they refer to.
+    async fn keep_all(&self, mut records: Vec<CallRecord>, offering: &Offering) -> Vec<CallRecord> {
+        for record in &mut records {
+            self.server.keep(record).await;
+            self.payloads().put(&record.persistence, &record.result.provenance);
+            self.payloads().name(&record.result.artifact_refs);
+            offering.offers.surface().selection().fit(&mut record.result.model_facing_content);
+        }
+        records
+    }
+}
+
+/// What a client learns of a call beside the words for its model.
+fn facts(record: &CallRecord) -> Value {
+    let result = &record.result;
+    json!({
+        "id": record.invocation.native_call_id,
+        "invocation_id": result.invocation_id,
+        "status": result.status,
+        "is_error": result.is_error,
+        "error": result.error.as_ref().map(mcp::error_facts),
+    })
+}

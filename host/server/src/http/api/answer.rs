@@ -1,0 +1,197 @@
+//! Requests as the handlers read them, and answers as JSON.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::response::IntoResponse;
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toolcell_core::record::{InvocationId, ToolResult};
+use toolcell_dialect::http as dialect;
+
+use crate::Offering;
+use crate::http::problem::{Problem, whole_seconds};
+
+use super::{Caller, Role};
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The principal of a request that only callers may make.
+pub(super) struct Who(pub(super) Arc<Caller>);
+
+/// The name of the approver of a request that only approvers may make.
+pub(super) struct Approver(pub(super) Arc<str>);
+
+/// The engine of a request that only an Arcade engine may make.
+pub(super) struct Engine(pub(super) Arc<Caller>);
+
+/// The parameters in the path.
+pub(super) struct Place<T>(pub(super) T);
+
+/// The parameters in the query.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<S: Sync> FromRequestParts<S> for Who {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Role>() {
+            Some(Role::Caller(caller)) => Ok(Self(Arc::clone(caller))),
+            _ => {
+                Err(Problem::new(403, "not_a_caller", "the token of an approver makes no calls; use that of a caller"))
+            }
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Approver {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Role>() {
+            Some(Role::Approver(name)) => Ok(Self(Arc::clone(name))),
+            Some(Role::Caller(caller)) if !guard!("approver_role") => Ok(Self(Arc::clone(&caller.name))),
+            _ => {
+                let why = "a caller cannot approve calls; use a token of --approver-token-file";
+                Err(Problem::new(403, "not_an_approver", why))
+            }
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Engine {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Role>() {
+            Some(Role::Engine(engine)) => Ok(Self(Arc::clone(engine))),
+            _ => Err(Problem::new(403, "not_an_engine", "only an Arcade engine calls the routes of a worker")),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, state).await;
+        let wrong = |_| Problem::new(404, "unknown_path", "cannot read the path; see /v1/openapi.json");
+        read.map(|Path(value)| Self(value)).map_err(wrong)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
+        let wrong = |error: QueryRejection| {
+            Problem::new(400, "query_invalid", format!("cannot read the query: {}", error.body_text()))
+        };
+        read.map(|Query(value)| Self(value)).map_err(wrong)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response<Body> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, &self);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, PROBLEM);
+        retry_after(headers, self.retry_after);
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// An answer in JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // These types have no map with other keys than texts, and so can be written.
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// The answer to a call that has ended.
+pub(super) fn ended(offering: &Offering, result: &ToolResult) -> Response<Body> {
+    let status = StatusCode::from_u16(dialect::status(result)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(status, &shown(offering, result));
+    let headers = response.headers_mut();
+    located(headers, result.invocation_id);
+    let after = result.error.as_ref().and_then(|error| error.retry_after.or(error.retry.retry_after));
+    retry_after(headers, after.map(whole_seconds));
+    if status == StatusCode::UNAUTHORIZED {
+        // What is missing is a credential of the tool, which no header of the caller replaces.
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Toolcell realm=\"tool\""));
+    }
+    response
+}
+
+/// A result as the caller gets it.
+pub(super) fn shown(offering: &Offering, result: &ToolResult) -> serde_json::Value {
+    let mut result = result.clone();
+    offering.offers.surface().selection().fit(&mut result.model_facing_content);
+    dialect::result(&result)
+}
+
+/// Adds where the state of the call is.
+pub(super) fn located(headers: &mut HeaderMap, id: InvocationId) {
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/calls/{id}")) {
+        headers.insert(LOCATION, place);
+    }
+}
+
+fn retry_after(headers: &mut HeaderMap, seconds: Option<u64>) {
+    if let Some(seconds) = seconds {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+}
+
+/// Parses the JSON object in the body of a request.
+pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
+    is_media_type(headers, &["application/json"])?;
+    let wrong = |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    let text = text(body)?;
+    // serde would also read a list of the fields.
+    if !text.trim_start().starts_with('{') {
+        return Err(wrong("it is not a JSON object".to_owned()));
+    }
+    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+}
+
+/// The body as text.
+pub(super) fn text(body: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(body)
+        .map_err(|_| Problem::new(400, "body_invalid", "cannot read the body: it is not UTF-8 text"))
+}
+
+/// Returns which of `known` the body is. A form of a web page is none of them, so that no page can send one.
+pub(super) fn is_media_type(headers: &HeaderMap, known: &[&'static str]) -> Result<&'static str, Problem> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    let found = known.iter().find(|known| known.eq_ignore_ascii_case(essence));
+    found.copied().ok_or_else(|| {
+        let known = known.join(" or ");
+        Problem::new(415, "media_type_unsupported", format!("the body is of type {essence:?}; send {known}"))
+    })
+}
+
+/// The call that the path names.
+pub(super) fn call_id(text: &str) -> Result<InvocationId, Problem> {
+    text.parse().map_err(|_| unknown_call())
+}
+
+/// The same problem for a call that does not exist and for one of another caller.
+pub(super) fn unknown_call() -> Problem {
+    Problem::new(404, "unknown_call", "there is no such call of yours, or the log does not have it any more")
+}

@@ -1,0 +1,128 @@
+//! `/v1/approvals`: questions about the calls of this server, for the holders of an approver's token.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::json as value;
+use toolcell::Kept;
+use toolcell_core::approval::{Whitespace, visible, visible_json};
+use toolcell_core::journal::Given;
+use toolcell_core::record::{Answer, ApprovalState as Standing, InvocationId, Timestamp};
+use toolcell_dialect::http::{ApprovalAnswer, ApprovalDocument, ApprovalState};
+
+use super::Shared;
+use super::answer::{Approver, Place, call_id, json, read};
+use crate::http::problem::Problem;
+
+/// The channel of these answers.
+const CHANNEL: &str = "http";
+/// Maximum length of a note for the caller, in bytes.
+const FEEDBACK_BYTES_MAX: usize = 16 << 10;
+
+/// Lists the calls that wait for an approval, or were approved and have not ended.
+#[utoipa::path(
+    get, path = "/v1/approvals", tag = "approvals",
+    responses((status = 200, description = "The questions, newest first")),
+)]
+pub(super) async fn list(State(shared): State<Arc<Shared>>, Approver(_): Approver) -> Result<Response<Body>, Problem> {
+    let found = shared.server.questions(&shared.callers).await.map_err(|refusal| Problem::of(&refusal))?;
+    Ok(json(StatusCode::OK, &value!({ "approvals": found })))
+}
+
+/// Shows a question about a call.
+#[utoipa::path(
+    get, path = "/v1/approvals/{id}", tag = "approvals",
+    params(("id" = String, Path, description = "The id of the call")),
+    responses((status = 200, description = "The question", body = ApprovalDocument), (status = 404, description = "There is no question about such a call")),
+)]
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Approver(_): Approver,
+    Place(id): Place<String>,
+) -> Result<Response<Body>, Problem> {
+    let Kept { approval, state, .. } = find(&shared, &id).await?;
+    let prompt: String = approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    let arguments = approval.plan.shown_input.as_ref().unwrap_or(&approval.plan.permission_input);
+    let document = ApprovalDocument {
+        invocation_id: approval.invocation_id,
+        arguments: visible_json(arguments).into_owned(),
+        prompt: visible(&prompt, Whitespace::Kept),
+        tool_id: approval.tool_id,
+        state: value!(state),
+        actor_ref: approval.actor_ref,
+        asked_at: value!(approval.asked_at),
+        expires_at: value!(approval.expires_at),
+        cut: approval.cut,
+    };
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Answers a question: the call runs once, or ends.
+#[utoipa::path(
+    post, path = "/v1/approvals/{id}", tag = "approvals", request_body = ApprovalAnswer,
+    params(("id" = String, Path, description = "The id of the call")),
+    responses(
+        (status = 200, description = "The answer was taken", body = ApprovalState),
+        (status = 404, description = "There is no question about such a call"),
+        (status = 409, description = "The question is not open any more, or shows a part of the call only"),
+        (status = 422, description = "The tool cannot be called with the changed arguments"),
+    ),
+)]
+pub(super) async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Approver(approver): Approver,
+    Place(id): Place<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let ApprovalAnswer { approved, although_cut, edit, feedback } = read(&headers, &body)?;
+    if feedback.as_ref().is_some_and(|feedback| feedback.len() > FEEDBACK_BYTES_MAX) {
+        return Err(Problem::new(400, "body_invalid", format!("feedback has at most {FEEDBACK_BYTES_MAX} bytes")));
+    }
+    let Kept { approval, state, .. } = find(&shared, &id).await?;
+    let id = approval.invocation_id;
+    if approved && approval.cut && !although_cut && state == Standing::Pending {
+        let why = "the prompt shows a part of the call only: read the arguments, and send although_cut";
+        return Err(Problem::new(409, "question_cut", why));
+    }
+    let edit = edit.map(|edit| edit.get().to_owned());
+    if let (true, Some(edit)) = (approved, &edit) {
+        let checked = shared.server.offering().host.check_edit(&approval, edit).await;
+        let wrong = |why| format!("the arguments as you changed them cannot run: {why}; the question is still open");
+        checked.map_err(|why| Problem::new(422, "edit_invalid", wrong(why)))?;
+    }
+    let answer = Answer {
+        approved,
+        approver: approver.to_string(),
+        channel: CHANNEL.to_owned(),
+        edit,
+        feedback,
+        always: false,
+        answered_at: Timestamp::now(),
+    };
+    let given = shared.server.answer_question(id, answer).await.map_err(|refusal| Problem::of(&refusal))?;
+    match given {
+        Given::Taken => {
+            let state = if approved { "approved" } else { "rejected" };
+            Ok(json(StatusCode::OK, &ApprovalState { invocation_id: id, state }))
+        }
+        Given::TooLate(state) => {
+            Err(Problem::new(409, "question_closed", format!("the question is not open any more: it is {state}")))
+        }
+        Given::OwnCall => Err(Problem::new(403, "own_call", "a caller cannot approve its own call")),
+        Given::Unknown => Err(unknown()),
+    }
+}
+
+async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
+    let id: InvocationId = call_id(id).map_err(|_| unknown())?;
+    let found = shared.server.question(id, &shared.callers).await.map_err(|refusal| Problem::of(&refusal))?;
+    found.ok_or_else(unknown)
+}
+
+fn unknown() -> Problem {
+    Problem::new(404, "unknown_question", "there is no question about such a call of this server; list the questions")
+}

@@ -1,0 +1,213 @@
+//! `/v1/batches`: many calls at once, as `toolcell batch` makes them.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior, ToolEvent};
+use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, TraceContext};
+use toolcell_core::scheduler::batch;
+use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
+
+use crate::calls::Place as CallPlace;
+use crate::http::problem::Problem;
+use crate::trace::of_headers;
+use crate::{Offering, Server};
+
+use super::answer::{Who, is_media_type, json as in_json, shown, text};
+use super::feed::feed;
+use super::start::{Ready, Wish};
+use super::{Caller, Shared};
+
+const LINES: &str = "application/x-ndjson";
+const ARRAY: &str = "application/json";
+
+/// Maximum number of calls in all batches of one principal that have not ended: those of the largest batch. Each call
+/// has a place of the server from the beginning of its batch on, which no other principal gets.
+pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
+
+/// What a batch hands out.
+enum Said<R> {
+    End(usize, Box<R>),
+    Modified(usize, Vec<ContextModifier>),
+}
+
+/// Passes results on. There are at most as many as calls, so the queue is bounded.
+struct Results(mpsc::UnboundedSender<Said<CallRecord>>);
+
+impl BatchListener for Results {
+    fn event(&self, _: usize, _: &ToolEvent) {}
+
+    fn ended(&self, at: usize, record: CallRecord) {
+        let _ = self.0.send(Said::End(at, Box::new(record)));
+    }
+
+    fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
+        let _ = self.0.send(Said::Modified(at, modifiers));
+    }
+}
+
+/// A batch that runs; dropping it cancels the calls that run.
+struct Running {
+    offering: Arc<Offering>,
+    ids: Vec<String>,
+    results: mpsc::UnboundedReceiver<Said<ToolResult>>,
+    interrupt: Cancellation,
+}
+
+/// What a batch takes up until its last call has ended.
+struct Taken {
+    _places: Vec<CallPlace>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.interrupt.cancel(AbortReason::UserInterruption);
+    }
+}
+
+/// Makes many calls: in parallel where they cannot disturb each other, the others in their order.
+#[utoipa::path(
+    post, path = "/v1/batches", tag = "calls",
+    request_body(content((Vec<BatchCallRequest> = "application/json"), (String = "application/x-ndjson"))),
+    responses(
+        (status = 200, description = "The result of each call; for a body of lines, a line each, as soon as it is there", content((BatchDocument = "application/json"), (String = "application/x-ndjson"))),
+        (status = 422, description = "The calls are no batch"),
+        (status = 429, description = "Too many calls of batches run"),
+    ),
+)]
+pub(super) async fn create(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let is_lines = is_media_type(&headers, &[ARRAY, LINES])? == LINES;
+    let lease = caller.reserve(text(&body)?).await?;
+    let calls = read_batch(text(&body)?, is_lines);
+    let calls = calls.map_err(|why| Problem::new(422, "batch_invalid", format!("cannot read the batch: {why}")))?;
+    drop(body);
+    let room = room(&caller, calls.len())?;
+    let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
+    if !is_lines {
+        let mut results = Vec::new();
+        while let Some(result) = running.next().await {
+            results.push(result);
+        }
+        drop(lease);
+        return Ok(in_json(StatusCode::OK, &BatchDocument { results }));
+    }
+    let (feed, body) = feed(None);
+    tokio::spawn(async move {
+        let _lease = lease;
+        loop {
+            let line = tokio::select! {
+                () = feed.left() => return,
+                line = running.next() => line,
+            };
+            let Some(line) = line else { return };
+            if feed.send(format!("{line}\n")).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
+    Ok(response)
+}
+
+/// Takes room for the calls of a batch.
+fn room(caller: &Caller, calls: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    if !guard!("batch_calls") {
+        return Ok(None);
+    }
+    let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+    let full = |_| {
+        let why = format!("your batches have at most {CALLS_MAX} calls at once; wait until others have ended");
+        Problem::new(429, "too_many_batch_calls", why).after(1)
+    };
+    Arc::clone(&caller.batched).try_acquire_many_owned(calls).map(Some).map_err(full)
+}
+
+/// Begins a batch.
+fn start(
+    server: &Arc<Server>,
+    caller: &Caller,
+    calls: Vec<BatchCallRequest>,
+    room: Option<OwnedSemaphorePermit>,
+    trace: Option<TraceContext>,
+) -> Running {
+    let offering = server.offering();
+    let (mut ids, mut places, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+    for BatchCallRequest { id, tool, input, depends_on } in calls {
+        let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
+        let wish = Wish {
+            tool,
+            input,
+            native_call_id: Some(id.clone()),
+            timeout: None,
+            route: "POST /v1/batches",
+            trace: trace.clone(),
+            foreign: None,
+        };
+        let announcer = Arc::clone(&server.settings.announcer);
+        let Ready { request, refused, place } = wish.ready(server, &offering, caller, announcer, Cancellation::new());
+        places.extend(place);
+        ready.push(BatchCall::new(id.clone(), request).after(depends_on).refusal(refused));
+        ids.push(id);
+    }
+    let (sender, records) = mpsc::unbounded_channel();
+    let (pass_on, results) = mpsc::unbounded_channel();
+    tokio::spawn(keep_all(Arc::clone(server), records, pass_on, Taken { _places: places, _room: room }));
+    let interrupt = Cancellation::new();
+    let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, ..BatchPolicy::default() };
+    let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(ready, Arc::new(Results(sender))) };
+    let (host, stop, stopped) = (Arc::clone(&offering.host), server.stop.clone(), interrupt.clone());
+    tokio::spawn(async move {
+        let mut run = std::pin::pin!(host.batch(batch));
+        tokio::select! {
+            _ = &mut run => return,
+            () = stop.cancelled() => stopped.cancel(AbortReason::RuntimeShutdown),
+        }
+        // The calls were checked as a batch before.
+        let _ = run.await;
+    });
+    Running { offering, ids, results, interrupt }
+}
+
+/// Keeps the record of each call, also after the client has gone, and passes the results on.
+async fn keep_all(
+    server: Arc<Server>,
+    mut records: mpsc::UnboundedReceiver<Said<CallRecord>>,
+    results: mpsc::UnboundedSender<Said<ToolResult>>,
+    taken: Taken,
+) {
+    while let Some(said) = records.recv().await {
+        let said = match said {
+            Said::End(at, record) => {
+                server.keep(&record).await;
+                Said::End(at, Box::new(record.result))
+            }
+            Said::Modified(at, modifiers) => Said::Modified(at, modifiers),
+        };
+        // Sending fails if the client is gone.
+        let _ = results.send(said);
+    }
+    drop(taken);
+}
+
+impl Running {
+    /// The next result; `None` after the last one.
+    async fn next(&mut self) -> Option<Value> {
+        match self.results.recv().await? {
+            Said::End(at, result) => Some(json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) })),
+            Said::Modified(at, modifiers) => Some(json!({ "id": self.ids.get(at), "context_modifiers": modifiers })),
+        }
+    }
+}

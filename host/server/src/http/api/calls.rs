@@ -1,0 +1,304 @@
+//! `/v1/calls`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use toolcell::CancelOutcome;
+use toolcell_core::record::{AbortReason, Input, InvocationId};
+use toolcell_dialect::http::{CallDocument, CallRequest};
+
+use crate::Away;
+use crate::http::problem::Problem;
+use crate::tasks::Recorded;
+use crate::trace::of_headers;
+
+use super::answer::{Place, Who, call_id, ended, json, located, read, shown, unknown_call};
+use super::keys::{Claimed, KEY_BYTES_MAX};
+use super::live::{End, LiveCall, LiveCalls, Step};
+use super::start::Wish;
+use super::{Caller, Shared};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const PREFER: &str = "prefer";
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const RESPOND_ASYNC: &str = "respond-async";
+/// Maximum length of the caller's own id of a call, in bytes.
+pub(super) const NATIVE_ID_BYTES_MAX: usize = 256;
+/// Seconds after which a call that was refused for want of room may be tried again.
+const RETRY_AFTER: u64 = 1;
+
+/// Cancels a call when its request is dropped, because its client is gone.
+struct Waiting<'a> {
+    call: Option<&'a LiveCall>,
+    calls: &'a LiveCalls,
+    /// Whether the client has a key, with which it can come back for the answer. Then the call goes on if another request
+    /// waits for it, or if there is room.
+    comes_back: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(call) = self.call.take() else { return };
+        if self.comes_back && call.is_awaited() {
+            return;
+        }
+        match self.comes_back && self.calls.leave(call) {
+            true => call.enter_background(),
+            false => call.cancel(),
+        }
+    }
+}
+
+/// Calls a tool.
+#[utoipa::path(
+    post, path = "/v1/calls", tag = "calls", request_body = CallRequest,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "A name for this request, of at most 256 bytes: the same request again gets the same answer, and makes no second call"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer at once with the id of the call"),
+        ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
+    ),
+    responses(
+        (status = 202, description = "The call runs, or waits for an approval; Location says where its state is", body = CallDocument),
+        (status = 410, description = "The key is that of a call whose result is not kept"),
+    ),
+)]
+pub(super) async fn create(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let key = key(&headers)?;
+    let (wish, wait) = wish(&headers, &body)?;
+    let prefers = prefers_async(&headers);
+    let is_left = prefers || wait == Some(false);
+    let digest = blake3::hash(&body);
+    drop(body);
+    let lease = caller.reserve(wish.input.text()).await?;
+    let returns = shared.server.offering().approvals.away == Away::Return;
+    let begin = || -> Result<Arc<LiveCall>, Problem> {
+        let room = if is_left { Some(caller.calls.room().ok_or_else(too_many_open)?) } else { None };
+        Ok(caller.start(&shared.server, wish, lease, room, returns || key.is_some()))
+    };
+    let call = match key {
+        None => begin()?,
+        Some(key) => known(caller.keys.claim(key, digest, begin)?)?,
+    };
+    if is_left {
+        // A call of a key can be that of a request that waits, and then it has no room yet.
+        if !caller.calls.leave(&call) {
+            return Err(too_many_open());
+        }
+        return accepted(&call, prefers).await;
+    }
+    let mut waiting = Waiting { call: Some(&call), calls: &caller.calls, comes_back: key.is_some() };
+    let mut step = call.step(returns).await;
+    // Without room the request waits for the approver, so that its connection counts.
+    if matches!(step, Step::Asks) && !caller.calls.leave(&call) {
+        step = call.step(false).await;
+    }
+    waiting.call = None;
+    match step {
+        Step::Asks => accepted(&call, false).await,
+        Step::Ended(end) => answer(&shared, &caller, &call, end).await,
+    }
+}
+
+/// The call of an idempotency key.
+fn known(claimed: Claimed) -> Result<Arc<LiveCall>, Problem> {
+    match claimed {
+        Claimed::Call(call) => Ok(call),
+        Claimed::OtherBody => {
+            let why = "this Idempotency-Key is that of a request with another body; take another key";
+            Err(Problem::new(422, "idempotency_key_reused", why))
+        }
+        Claimed::Full => {
+            let why = "all Idempotency-Keys that are remembered are those of calls that run; wait for them";
+            Err(Problem::new(429, "too_many_keys", why).after(RETRY_AFTER))
+        }
+    }
+}
+
+fn too_many_open() -> Problem {
+    let why = "too many of your calls run without a request; wait until some have ended, or cancel them";
+    Problem::new(429, "too_many_open_calls", why).after(RETRY_AFTER)
+}
+
+/// Reads the call, and whether the request waits for it.
+fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Problem> {
+    let CallRequest { tool, input, native_call_id, timeout_ms, wait } = read(headers, body)?;
+    let invalid = |why: &str| Err(Problem::new(400, "body_invalid", format!("cannot read the body: {why}")));
+    if timeout_ms == Some(0) {
+        return invalid("timeout_ms is at least 1");
+    }
+    if native_call_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX) {
+        return invalid("native_call_id has 1 to 256 bytes");
+    }
+    let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
+    let timeout = timeout_ms.map(Duration::from_millis);
+    let (route, trace) = ("POST /v1/calls", of_headers(headers));
+    Ok((Wish { tool, input, native_call_id, timeout, route, trace, foreign: None }, wait))
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
+    let wrong = || Problem::new(400, "idempotency_key_invalid", "an Idempotency-Key has 1 to 256 visible characters");
+    key.map(Some).ok_or_else(wrong)
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
+}
+
+/// The answer to a request that does not wait for its call.
+async fn accepted(call: &LiveCall, preferred: bool) -> Result<Response<Body>, Problem> {
+    let Some(invocation_id) = call.identified().await else { return Err(lost()) };
+    call.enter_background();
+    let mut response = json(
+        StatusCode::ACCEPTED,
+        &CallDocument {
+            invocation_id,
+            tool_id: call.tool_id(),
+            status: call.look().unwrap_or("running").to_owned(),
+            result: None,
+        },
+    );
+    located(response.headers_mut(), invocation_id);
+    if preferred {
+        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static(RESPOND_ASYNC));
+    }
+    Ok(response)
+}
+
+/// The answer to a request whose call has ended.
+async fn answer(shared: &Shared, caller: &Caller, call: &LiveCall, end: End) -> Result<Response<Body>, Problem> {
+    let offering = shared.server.offering();
+    match end {
+        End::Ended(end) => Ok(ended(&offering, &end.result)),
+        End::Lost => Err(lost()),
+        End::Recorded => {
+            let id = call.identified().await.ok_or_else(lost)?;
+            match shared.recorded(caller, id).await? {
+                Some(Recorded::Ended(found)) => Ok(ended(&offering, &found.result)),
+                Some(_) | None => Err(not_kept()),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// What is on record of a call of `caller`; `None` if there is no such call of its own.
+    pub(super) async fn recorded(&self, caller: &Caller, id: InvocationId) -> Result<Option<Recorded>, Problem> {
+        self.server.recorded(id, &caller.name).await.map_err(|refusal| Problem::of(&refusal))
+    }
+}
+
+/// Shows a call of the caller.
+#[utoipa::path(
+    get, path = "/v1/calls/{id}", tag = "calls",
+    params(("id" = String, Path, description = "The id of the call")),
+    responses(
+        (status = 200, description = "The state of the call, and its result if it has ended", body = CallDocument),
+        (status = 404, description = "There is no such call of the caller"),
+        (status = 410, description = "The result is not kept"),
+    ),
+)]
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(id): Place<String>,
+) -> Result<Response<Body>, Problem> {
+    let id = call_id(&id)?;
+    let offering = shared.server.offering();
+    let document =
+        |tool_id, status: &str, result| CallDocument { invocation_id: id, tool_id, status: status.to_owned(), result };
+    let live = caller.calls.find(id);
+    let document = match live.as_ref().map(|call| (call, call.look())) {
+        Some((call, Ok(status))) => document(call.tool_id(), status, None),
+        Some((_, Err(End::Ended(end)))) => {
+            let result = Some(shown(&offering, &end.result));
+            document(Some(end.tool_id.clone()), end.status.as_str(), result)
+        }
+        Some((_, Err(End::Recorded | End::Lost))) | None => match shared.recorded(&caller, id).await? {
+            Some(Recorded::Runs { tool_id, waits }) => {
+                document(tool_id, if waits { "awaiting_approval" } else { "running" }, None)
+            }
+            Some(Recorded::Ended(found)) => {
+                let result = Some(shown(&offering, &found.result));
+                document(Some(found.tool_id), &found.status, result)
+            }
+            Some(Recorded::NotKept) => return Err(not_kept()),
+            None => return Err(unknown_call()),
+        },
+    };
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Cancels a call of the caller.
+#[utoipa::path(
+    delete, path = "/v1/calls/{id}", tag = "calls",
+    params(("id" = String, Path, description = "The id of the call")),
+    responses(
+        (status = 202, description = "The call was asked to stop; its result says how it ended"),
+        (status = 404, description = "There is no such call of the caller"),
+        (status = 409, description = "The call has ended, or another process runs it"),
+    ),
+)]
+pub(super) async fn cancel(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(id): Place<String>,
+) -> Result<Response<Body>, Problem> {
+    let id = call_id(&id)?;
+    let asked = || {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::ACCEPTED;
+        located(response.headers_mut(), id);
+        response
+    };
+    if let Some(call) = caller.calls.find(id).filter(|call| call.is_open()) {
+        call.cancel();
+        return Ok(asked());
+    }
+    let known = caller.calls.find(id).is_some();
+    if !known && shared.recorded(&caller, id).await?.is_none() {
+        return Err(unknown_call());
+    }
+    if shared.server.withdraw(id).await.map_err(|refusal| Problem::of(&refusal))? {
+        return Ok(asked());
+    }
+    // A cancellation that changes nothing is on record too.
+    match shared.server.offering().host.cancel(id, AbortReason::UserInterruption).await {
+        CancelOutcome::Requested => Ok(asked()),
+        CancelOutcome::RunsElsewhere => Err(Problem::new(
+            409,
+            "runs_elsewhere",
+            "cannot cancel the call: another process runs it; wait for its end",
+        )),
+        CancelOutcome::AlreadyTerminal | CancelOutcome::Unknown => {
+            Err(Problem::new(409, "already_ended", "cannot cancel the call: it has ended; its result says how"))
+        }
+    }
+}
+
+pub(super) fn lost() -> Problem {
+    Problem::new(
+        500,
+        "call_lost",
+        "the call was lost: the server ended, or failed; look for its end in the log of calls",
+    )
+}
+
+/// The problem of a call whose result is on no disk, and has left the memory.
+pub(super) fn not_kept() -> Problem {
+    let why = "the result of this call is not kept: the server keeps the latest ones in memory, and its settings keep this \
+               one off the disk; another call runs the tool again";
+    Problem::new(410, "result_not_kept", why)
+}

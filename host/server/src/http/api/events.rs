@@ -1,0 +1,261 @@
+//! `/v1/calls/{id}/events`: the events of one call as server-sent events, numbered from 1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolcell_core::record::InvocationId;
+
+use crate::http::problem::Problem;
+use crate::tasks::Recorded;
+
+use super::answer::{Asked, Place, Who, call_id, unknown_call};
+use super::calls::not_kept;
+use super::feed::{Feed, Left, feed};
+use super::live::{LiveCall, News};
+use super::{Caller, Shared};
+
+const LAST_EVENT_ID: &str = "last-event-id";
+/// How often a line is sent that says nothing, so that the connection counts as alive.
+const BEAT: Duration = Duration::from_secs(15);
+/// How often the end of a call is looked for that was not made through this API.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often in a row the log is asked again that cannot be read, such as a busy one: for ten seconds.
+const FAILURES_MAX: u32 = 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Query {
+    from: Option<u64>,
+}
+
+/// The events of a call as they happen, from any number on. The stream ends with the call. If the events cannot be read to
+/// their end, the last event is a `problem`, without a number, whose data says why.
+#[utoipa::path(
+    get, path = "/v1/calls/{id}/events", tag = "calls",
+    params(
+        ("id" = String, Path, description = "The id of the call"),
+        ("from" = Option<u64>, Query, minimum = 1, description = "The number of the first event: 1 by default"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The number of the last event that the client has"),
+    ),
+    responses(
+        (status = 200, description = "Server-sent events; the data of each is an event record", content_type = "text/event-stream", body = String),
+        (status = 204, description = "The call has ended, and there are no such events"),
+        (status = 404, description = "There is no such call of the caller"),
+        (status = 410, description = "The events are not kept"),
+    ),
+)]
+pub(super) async fn follow(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(id): Place<String>,
+    Asked(query): Asked<Query>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let id = call_id(&id)?;
+    let from = begin(&headers, &query)?;
+    if let Some(call) = caller.calls.find(id) {
+        // Says at once that nothing is left, because a browser would connect again and again.
+        if !call.is_open() && matches!(call.events(from).await, News::Over) {
+            return Ok(nothing());
+        }
+        if call.is_open() || !matches!(call.events(from).await, News::Recorded) {
+            let (feed, body) = feed(None);
+            tokio::spawn(pass_on(shared, caller, call, from, feed));
+            return Ok(stream(body));
+        }
+    }
+    match shared.recorded(&caller, id).await? {
+        None => Err(unknown_call()),
+        Some(Recorded::NotKept) => Err(not_kept()),
+        Some(Recorded::Ended(found)) if found.events.len() <= from => Ok(nothing()),
+        Some(Recorded::Ended(found)) => {
+            let (feed, body) = feed(None);
+            tokio::spawn(async move { send_all(&feed, &found.events, from).await });
+            Ok(stream(body))
+        }
+        Some(Recorded::Runs { .. }) => {
+            let (feed, body) = feed(None);
+            tokio::spawn(async move { send_recorded(&shared, &caller, id, &feed, from).await });
+            Ok(stream(body))
+        }
+    }
+}
+
+/// The index of the first event to send.
+fn begin(headers: &HeaderMap, query: &Query) -> Result<usize, Problem> {
+    let wrong = |what: &str| Problem::new(400, "sequence_invalid", format!("{what} is the number of an event"));
+    let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    if let Some(last) = headers.get(LAST_EVENT_ID) {
+        let last = last.to_str().ok().and_then(|last| last.parse().ok());
+        return last.map(index).ok_or_else(|| wrong("Last-Event-ID"));
+    }
+    match query.from {
+        Some(0) => Err(wrong("from")),
+        from => Ok(index(from.unwrap_or(1) - 1)),
+    }
+}
+
+/// Sends the events of a call of this process until it has ended, or the client is gone.
+async fn pass_on(shared: Arc<Shared>, caller: Arc<Caller>, call: Arc<LiveCall>, from: usize, feed: Feed) {
+    let mut next = from;
+    loop {
+        let news = tokio::select! {
+            () = feed.left() => return,
+            () = tokio::time::sleep(BEAT) => {
+                if feed.send(": still running\n\n").await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            news = call.events(next) => news,
+        };
+        match news {
+            News::Over => return,
+            News::Events(events) => {
+                for event in events {
+                    next += 1;
+                    if feed.send(frame(next, &json!(*event))).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            News::Recorded => {
+                let Some(id) = call.identified().await else { return };
+                return send_recorded(&shared, &caller, id, &feed, next).await;
+            }
+        }
+    }
+}
+
+/// Sends the events of a call that is not among those of this API from the log, once it has ended; or why they cannot be
+/// read, so that the client does not take a part for the whole.
+async fn send_recorded(shared: &Shared, caller: &Caller, id: InvocationId, feed: &Feed, from: usize) {
+    let waited = tokio::select! {
+        () = feed.left() => return,
+        waited = wait(shared, caller, id) => waited,
+    };
+    let _ = match waited {
+        Ok(events) => send_all(feed, &events, from).await,
+        Err(problem) => feed.send(told(&problem)).await,
+    };
+}
+
+/// Waits for the end of a call, and returns its events.
+async fn wait(shared: &Shared, caller: &Caller, id: InvocationId) -> Result<Vec<Value>, Problem> {
+    let mut failures = 0;
+    loop {
+        if let Some(events) = outcome(shared.recorded(caller, id).await, &mut failures) {
+            return events;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The events in what was `found` in the log, or why there are none; `None` if it has to be asked again. `failures` counts
+/// those in a row.
+fn outcome(found: Result<Option<Recorded>, Problem>, failures: &mut u32) -> Option<Result<Vec<Value>, Problem>> {
+    match found {
+        Ok(Some(Recorded::Ended(found))) => Some(Ok(found.events)),
+        Ok(Some(Recorded::NotKept)) => Some(Err(not_kept())),
+        Ok(None) => Some(Err(unknown_call())),
+        Ok(Some(Recorded::Runs { .. })) => {
+            *failures = 0;
+            None
+        }
+        Err(_) if *failures < FAILURES_MAX && guard!("event_retries") => {
+            *failures += 1;
+            None
+        }
+        Err(problem) => Some(Err(problem)),
+    }
+}
+
+/// The last event of a stream that cannot go on. It has no number, so a client that connects again misses nothing.
+fn told(problem: &Problem) -> String {
+    format!("event: problem\ndata: {}\n\n", json!(problem))
+}
+
+async fn send_all(feed: &Feed, events: &[Value], from: usize) -> Result<(), Left> {
+    for (at, event) in events.iter().enumerate().skip(from) {
+        feed.send(frame(at + 1, event)).await?;
+    }
+    Ok(())
+}
+
+/// One event. JSON has no line breaks, so no text of a tool can end the event.
+fn frame(number: usize, event: &Value) -> String {
+    let event_type = event.get("event_type").and_then(Value::as_str).unwrap_or_default();
+    format!("id: {number}\nevent: {event_type}\ndata: {event}\n\n")
+}
+
+fn stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn nothing() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use serde_json::json;
+
+    use super::{FAILURES_MAX, LAST_EVENT_ID, Query, begin, frame, outcome, told};
+    use crate::http::problem::Problem;
+    use crate::tasks::Recorded;
+
+    #[test]
+    fn a_stream_begins_after_the_last_event_or_with_the_first_that_is_wanted() {
+        let of = |last: Option<&str>, from| {
+            let mut headers = HeaderMap::new();
+            if let Some(last) = last {
+                headers.insert(LAST_EVENT_ID, HeaderValue::from_str(last).unwrap());
+            }
+            begin(&headers, &Query { from }).ok()
+        };
+        assert_eq!([of(None, None), of(None, Some(1)), of(None, Some(4))], [Some(0), Some(0), Some(3)]);
+        assert_eq!([of(Some("3"), None), of(Some("3"), Some(1)), of(Some("0"), None)], [Some(3), Some(3), Some(0)]);
+        assert_eq!([of(None, Some(0)), of(Some("-1"), None), of(Some("x"), Some(1))], [None; 3]);
+    }
+
+    #[test]
+    fn a_log_that_is_busy_for_a_while_ends_no_stream_and_later_the_stream_says_why() {
+        let busy = || Err(Problem::new(429, "too_many_reads", "a\nb"));
+        let runs = || Ok(Some(Recorded::Runs { tool_id: None, waits: false }));
+        let mut failures = 0;
+        for _ in 0..3 {
+            assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
+            assert!(outcome(runs(), &mut failures).is_none() && failures == 0);
+        }
+        assert!((0..FAILURES_MAX).all(|_| outcome(busy(), &mut failures).is_none()));
+        let problem = outcome(busy(), &mut failures).unwrap().unwrap_err();
+        assert_eq!(problem.code, "too_many_reads");
+        let sent = told(&problem);
+        assert!(sent.starts_with("event: problem\ndata: {") && sent.contains("\"too_many_reads\""), "{sent}");
+        assert!(sent.lines().count() == 3 && sent.ends_with("}\n\n"), "{sent}");
+        for (found, code) in [(Ok(None), "unknown_call"), (Ok(Some(Recorded::NotKept)), "result_not_kept")] {
+            assert_eq!(outcome(found, &mut 0).unwrap().unwrap_err().code, code);
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_tool_stay_in_their_event() {
+        let event = json!({ "event_type": "tool.invocation.progress", "data": "a\n\nevent: fake\r\n" });
+        let sent = frame(7, &event);
+        assert_eq!(sent.lines().count(), 4, "{sent}");
+        assert!(sent.starts_with("id: 7\nevent: tool.invocation.progress\ndata: {") && sent.ends_with("}\n\n"));
+    }
+}

@@ -1,0 +1,212 @@
+//! The plain HTTP API, `/v1`: the calls of MCP without its frames. Requests come through the same gate, with the same
+//! tokens, and their calls have the same limits, questions and records.
+
+mod answer;
+mod approvals;
+mod artifacts;
+mod batches;
+mod calls;
+mod events;
+mod feed;
+mod keys;
+mod live;
+mod openapi;
+mod otc;
+mod registry;
+mod start;
+mod tools;
+mod worker;
+
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+use crate::Server;
+use crate::budget::Budget;
+use crate::http::problem::Problem;
+use crate::loads::Loads;
+use crate::otc::{ENGINE, Worker};
+
+use keys::Keys;
+use live::LiveCalls;
+use otc::Otc;
+
+/// The routes, and what the holders of tokens may do.
+pub(super) struct Api {
+    router: Router,
+    roles: Vec<Role>,
+    shared: Arc<Shared>,
+}
+
+/// What the handlers share.
+struct Shared {
+    server: Arc<Server>,
+    /// The names of all callers: approvers answer about their calls alone.
+    callers: Vec<Arc<str>>,
+    /// Whether callers have tokens.
+    needs_token: bool,
+    /// What the URLs of the server begin with.
+    base: String,
+    otc: Otc,
+    /// Who is an Arcade engine, and its calls; `None` if none may call.
+    worker: Option<(Worker, Arc<Caller>)>,
+    /// The OpenAPI document, made when it is first asked for.
+    document: OnceLock<Bytes>,
+}
+
+/// What the holder of a token may do.
+#[derive(Clone)]
+enum Role {
+    /// Call tools, and see its own calls.
+    Caller(Arc<Caller>),
+    /// Answer questions about calls.
+    Approver(Arc<str>),
+    /// Call tools through the routes of a worker.
+    Engine(Arc<Caller>),
+}
+
+/// One principal that calls tools.
+struct Caller {
+    name: Arc<str>,
+    /// The tools that it has loaded, also through MCP without a session.
+    loads: Arc<Loads>,
+    /// Whether its list has all tools, so that none is deferred for it.
+    sees_all: bool,
+    /// The budget for the arguments of its calls.
+    arguments: Budget,
+    /// How long a call waits for memory for its arguments.
+    wait: Duration,
+    calls: Arc<LiveCalls>,
+    keys: Keys,
+    /// Room for the calls of its batches.
+    batched: Arc<Semaphore>,
+}
+
+/// What the API and MCP share of one principal.
+pub(super) struct Principal {
+    pub(super) name: Arc<str>,
+    pub(super) loads: Arc<Loads>,
+    pub(super) arguments: Budget,
+}
+
+impl Principal {
+    fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
+        let Self { name, loads, arguments } = self;
+        let (calls, keys) = (Arc::default(), Keys::default());
+        let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
+        Arc::new(Caller { name, loads, sees_all, arguments, wait, calls, keys, batched })
+    }
+}
+
+/// What the routes of dialects need to know.
+pub(super) struct Dialects {
+    /// What the URLs of the server begin with.
+    pub(super) base: String,
+    /// Whether callers have tokens.
+    pub(super) needs_token: bool,
+    /// Who is an Arcade engine, and the budget for the arguments of its calls.
+    pub(super) worker: Option<(Worker, Budget)>,
+}
+
+impl Api {
+    /// Serves `principals`, and after them `approvers`: a role is named by its index.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        principals: Vec<Principal>,
+        approvers: Vec<Arc<str>>,
+        wait: Duration,
+        dialects: Dialects,
+    ) -> Self {
+        let callers = principals.iter().map(|principal| Arc::clone(&principal.name));
+        let callers = callers.chain(dialects.worker.iter().map(|_| ENGINE.into())).collect();
+        let caller = |principal: Principal| Role::Caller(principal.caller(wait, false));
+        let roles = principals.into_iter().map(caller).chain(approvers.into_iter().map(Role::Approver)).collect();
+        let Dialects { base, needs_token, worker } = dialects;
+        let engine = |arguments| Principal { name: ENGINE.into(), loads: Arc::default(), arguments }.caller(wait, true);
+        let shared = Arc::new(Shared {
+            server: Arc::clone(server),
+            callers,
+            needs_token,
+            otc: Otc::new(&base),
+            base,
+            worker: worker.map(|(worker, arguments)| (worker, engine(arguments))),
+            document: OnceLock::new(),
+        });
+        Self { router: router(Arc::clone(&shared)), roles, shared }
+    }
+
+    /// Who is an Arcade engine.
+    pub(super) fn worker(&self) -> Option<&Worker> {
+        self.shared.worker.as_ref().map(|(worker, _)| worker)
+    }
+
+    /// Answers a request for a route of a worker, which is that of an engine if `is_engine`.
+    pub(super) async fn answer_engine(&self, is_engine: bool, mut request: Request<Full<Bytes>>) -> Response<Body> {
+        if let (true, Some((_, engine))) = (is_engine, &self.shared.worker) {
+            request.extensions_mut().insert(Role::Engine(Arc::clone(engine)));
+        }
+        self.routed(request).await
+    }
+
+    /// Answers an authorized request; `role` is the index of its principal.
+    pub(super) async fn answer(&self, role: usize, mut request: Request<Full<Bytes>>) -> Response<Body> {
+        if let Some(role) = self.roles.get(role) {
+            request.extensions_mut().insert(role.clone());
+        }
+        self.routed(request).await
+    }
+
+    async fn routed(&self, request: Request<Full<Bytes>>) -> Response<Body> {
+        // A router is always ready.
+        let answered: Result<_, Infallible> = self.router.clone().call(request).await;
+        let Ok(response) = answered;
+        response
+    }
+}
+
+fn unknown_path() -> Problem {
+    Problem::new(404, "unknown_path", "there is nothing here; see /v1/openapi.json")
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    let wrong = || async { Problem::new(405, "method_not_allowed", "use a method that the header Allow names") };
+    let worker = Router::new()
+        .route("/worker/health", get(worker::health))
+        .route("/worker/tools", get(worker::tools))
+        .route("/worker/tools/invoke", post(worker::call));
+    let worker = if shared.worker.is_some() { worker } else { Router::new() };
+    Router::new()
+        .route("/v1/tools", get(tools::list))
+        .route("/v1/tools/{name}", get(tools::show))
+        .route("/v1/search", get(tools::search))
+        .route("/v1/calls", post(calls::create))
+        .route("/v1/calls/{id}", get(calls::show).delete(calls::cancel))
+        .route("/v1/calls/{id}/events", get(events::follow))
+        .route("/v1/calls/{id}/artifacts/{name}", get(artifacts::fetch))
+        .route("/v1/batches", post(batches::create))
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{id}", get(approvals::show).post(approvals::answer))
+        .route("/v1/openapi.json", get(openapi::show))
+        .route("/v1/dialects/agentool/registry", get(registry::show))
+        .route("/v1/dialects/agentool/tools/{name}", get(registry::entry).post(registry::call))
+        .route("/v1/dialects/{dialect}/tools", get(otc::list).post(otc::register))
+        .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))
+        .route("/v1/dialects/{dialect}/execute", post(otc::execute))
+        .route("/v1/dialects/{dialect}/authorizations/{id}", get(otc::authorization))
+        .merge(worker)
+        .fallback(|| async { unknown_path() })
+        .method_not_allowed_fallback(wrong)
+        // The body was read within its limit already.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(shared)
+}

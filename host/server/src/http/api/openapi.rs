@@ -1,0 +1,362 @@
+//! `/v1/openapi.json`: what the types and routes say of themselves, and the answers that every route can give.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use serde_json::{Map, Value, json};
+use toolcell_dialect::http::CALL_STATUSES;
+use utoipa::OpenApi;
+
+use super::Shared;
+use crate::http::problem::Problem;
+
+/// The statuses of every route: a request that is not authorized, is too large or too slow, or meets a full server.
+const EVERYWHERE: [(&str, &str); 8] = [
+    ("400", "The request cannot be read"),
+    ("401", "The token is missing or unknown"),
+    ("403", "The host, the origin or the token is not for this route"),
+    ("408", "The body took too long"),
+    ("413", "The body is too large"),
+    ("429", "Too much runs already"),
+    ("500", "The server failed"),
+    ("503", "A limit or a store of the server is in the way; ask again later"),
+];
+
+macro_rules! schemas {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../../../schemas/", $name, ".schema.json")))),*]
+    };
+}
+
+/// The schemas of records that answers carry, and those that they refer to.
+const RECORDS: [(&str, &str); 13] = schemas![
+    "agentool-tool-call",
+    "agentool-tool-registry",
+    "agentool-tool-result",
+    "agentool-tool-spec",
+    "approvals-list",
+    "batch-result",
+    "common",
+    "error",
+    "event",
+    "input-mutation",
+    "progress",
+    "result",
+    "tool-search-result",
+];
+
+macro_rules! otc_schemas {
+    ($($name:literal),* $(,)?) => {
+        [$((concat!("otc-", $name), include_str!(concat!("../../../../../schemas/otc/", $name, ".schema.json")))),*]
+    };
+}
+
+/// The schemas of Open Tool Calling.
+const OTC: [(&str, &str); 7] = otc_schemas![
+    "arcade-tool-call-response",
+    "arcade-tool-definition",
+    "authorization",
+    "execute-tool-request",
+    "execute-tool-response",
+    "tool-definition",
+    "worker-health",
+];
+
+/// The routes of Open Tool Calling, as JSON pointers have them.
+const OTC_TOOLS: &str = "~1v1~1dialects~1{dialect}~1tools";
+const OTC_TOOL: &str = "~1v1~1dialects~1{dialect}~1tools~1{name}";
+const OTC_EXECUTE: &str = "~1v1~1dialects~1{dialect}~1execute";
+const OTC_AUTHORIZATION: &str = "~1v1~1dialects~1{dialect}~1authorizations~1{id}";
+/// An endpoint of agentool.
+const AGENTOOL_TOOL: &str = "~1v1~1dialects~1agentool~1tools~1{name}";
+const WORKER_HEALTH: &str = "~1worker~1health";
+const WORKER_TOOLS: &str = "~1worker~1tools";
+const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "toolcell",
+        description = "Calls sandboxed tools. Each request carries the token of a principal, which sees its own calls alone."
+    ),
+    paths(
+        super::tools::list,
+        super::tools::show,
+        super::tools::search,
+        super::calls::create,
+        super::calls::show,
+        super::calls::cancel,
+        super::events::follow,
+        super::artifacts::fetch,
+        super::batches::create,
+        super::approvals::list,
+        super::approvals::show,
+        super::approvals::answer,
+        super::registry::show,
+        super::registry::entry,
+        super::registry::call,
+        super::otc::list,
+        super::otc::show,
+        super::otc::register,
+        super::otc::execute,
+        super::otc::authorization,
+        show,
+    ),
+    components(schemas(Problem))
+)]
+struct Document;
+
+#[derive(OpenApi)]
+#[openapi(paths(super::worker::health, super::worker::tools, super::worker::call))]
+struct Worker;
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "api", responses((status = 200, description = "OpenAPI 3.1")))]
+pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response<Body> {
+    let text = shared.document.get_or_init(|| document(shared.worker.is_some()).to_string().into());
+    let mut response = Response::new(Body::from(text.clone()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The document of a server, which serves an Arcade engine if it `is_worker`.
+fn document(is_worker: bool) -> Value {
+    let mut document = Document::openapi();
+    let mut schemes = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
+    if is_worker {
+        document.merge(Worker::openapi());
+        let scheme = json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" });
+        put(&mut schemes, "", "worker", scheme);
+    }
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    put(&mut document, "", "security", json!([{ "bearer": [] }]));
+    put(&mut document, "/components", "securitySchemes", schemes);
+    for (name, text) in RECORDS.into_iter().chain(OTC) {
+        put(&mut document, "/components/schemas", name, record(name, text));
+    }
+    put(&mut document, "/components/schemas/CallDocument/properties", "result", component("result"));
+    let items = component("batch-result");
+    put(&mut document, "/components/schemas/BatchDocument/properties/results", "items", items);
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    for operation in
+        paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).flat_map(Map::iter_mut)
+    {
+        complete(operation.0, operation.1);
+    }
+    describe_calls(&mut document);
+    describe_otc(&mut document);
+    for (path, name) in [
+        ("~1v1~1search", "tool-search-result"),
+        ("~1v1~1approvals", "approvals-list"),
+        ("~1v1~1dialects~1agentool~1registry", "agentool-tool-registry"),
+        (AGENTOOL_TOOL, "agentool-tool-registry"),
+    ] {
+        put_json(&mut document, &format!("/paths/{path}/get/responses/200"), component(name));
+    }
+    let call = format!("/paths/{AGENTOOL_TOOL}/post");
+    put(&mut document, &call, "requestBody", json!({ "required": true }));
+    put_json(&mut document, &format!("{call}/requestBody"), component("agentool-tool-call"));
+    put_json(&mut document, &format!("{call}/responses/200"), component("agentool-tool-result"));
+    document
+}
+
+fn component(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// Adds a body of JSON to the request or response at the pointer `place`.
+fn put_json(document: &mut Value, place: &str, schema: Value) {
+    if document.pointer(&format!("{place}/content")).is_none() {
+        put(document, place, "content", json!({}));
+    }
+    put(document, &format!("{place}/content"), "application/json", json!({ "schema": schema }));
+}
+
+/// Adds the statuses and results of a call.
+fn describe_calls(document: &mut Value) {
+    let calls = "/paths/~1v1~1calls/post/responses";
+    for status in CALL_STATUSES {
+        let place = format!("{calls}/{status}");
+        if document.pointer(&place).is_none() {
+            put(document, calls, &status.to_string(), json!({ "description": "" }));
+        }
+        if status >= 400 && document.pointer(&format!("{place}/content")).is_none() {
+            put(document, &place, "content", problem());
+        }
+        let said = "The result of a call that ended so; or a problem, if no call was made";
+        let said = if status == 200 { "The result of the call, or the failure that its tool reports" } else { said };
+        put(document, &place, "description", said.into());
+        put_json(document, &place, component("result"));
+    }
+}
+
+/// Adds the bodies of Open Tool Calling. What it refuses is a response in its own terms; what the API refuses, a problem.
+fn describe_otc(document: &mut Value) {
+    let any = |names: &[&str]| json!({ "anyOf": names.iter().map(|name| component(name)).collect::<Vec<_>>() });
+    let list = |items: Value| json!({ "type": "array", "items": items });
+    let definition = || any(&["otc-tool-definition", "otc-arcade-tool-definition"]);
+    let response = || any(&["otc-execute-tool-response", "otc-arcade-tool-call-response"]);
+    let (posted, call) = (json!({ "required": true }), json!({ "type": "object", "required": ["tool", "inputs"] }));
+    for (path, method, request, answer) in [
+        (OTC_TOOLS, "get", None, list(definition())),
+        (OTC_TOOLS, "post", Some(json!({ "type": "object" })), response()),
+        (OTC_TOOL, "get", None, definition()),
+        (OTC_EXECUTE, "post", Some(json!({ "anyOf": [component("otc-execute-tool-request"), call] })), response()),
+        (OTC_AUTHORIZATION, "get", None, component("otc-authorization")),
+        (WORKER_HEALTH, "get", None, component("otc-worker-health")),
+        (WORKER_TOOLS, "get", None, list(component("otc-arcade-tool-definition"))),
+        (WORKER_INVOKE, "post", Some(call.clone()), component("otc-arcade-tool-call-response")),
+    ] {
+        let place = format!("/paths/{path}/{method}");
+        if let Some(schema) = request {
+            put(document, &place, "requestBody", posted.clone());
+            put_json(document, &format!("{place}/requestBody"), schema);
+        }
+        let responses = document.pointer(&format!("{place}/responses")).and_then(Value::as_object);
+        let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
+        for status in statuses {
+            let said = if status == "200" || path == WORKER_INVOKE { answer.clone() } else { response() };
+            put_json(document, &format!("{place}/responses/{status}"), said);
+        }
+    }
+}
+
+/// Adds to an operation what every operation can answer, and that each refusal is a problem.
+fn complete(method: &str, operation: &mut Value) {
+    let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
+    let unreadable = (method == "post").then_some(("415", "The body is of another type"));
+    for (status, said) in EVERYWHERE.into_iter().chain(unreadable) {
+        if !responses.contains_key(status) {
+            responses.insert(status.to_owned(), json!({ "description": said }));
+        }
+    }
+    for (status, response) in responses {
+        if status.starts_with(['4', '5'])
+            && let Some(response) = response.as_object_mut()
+        {
+            response.insert("content".to_owned(), problem());
+        }
+    }
+}
+
+/// The body of a problem.
+fn problem() -> Value {
+    json!({ "application/problem+json": { "schema": component("Problem") } })
+}
+
+/// Sets the field `name` of the object at the pointer `place`.
+fn put(document: &mut Value, place: &str, name: &str, value: Value) {
+    if let Some(fields) = document.pointer_mut(place).and_then(Value::as_object_mut) {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+/// A schema of a record, as a component: its references lead to components.
+fn record(name: &str, text: &str) -> Value {
+    let mut schema: Value = serde_json::from_str(text).unwrap_or_default();
+    if let Some(fields) = schema.as_object_mut() {
+        // They would be the base of all references.
+        fields.retain(|name, _| !matches!(name.as_str(), "$schema" | "$id"));
+    }
+    refer(&mut schema, name);
+    schema
+}
+
+fn refer(schema: &mut Value, name: &str) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::String(reference)) = fields.get_mut("$ref") {
+                *reference = match reference.split_once(".schema.json") {
+                    Some((other, rest)) => format!("#/components/schemas/{other}{}", rest.trim_start_matches('#')),
+                    None => format!("#/components/schemas/{name}{}", reference.trim_start_matches('#')),
+                };
+            }
+            fields.values_mut().for_each(|value| refer(value, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| refer(value, name)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{CALL_STATUSES, document};
+
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let (document, mut found) = (document(true), Vec::new());
+        references(&document, &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        for reference in found {
+            let place = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads elsewhere"));
+            assert!(document.pointer(place).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn every_answer_is_described() {
+        let document = document(true);
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+        let paths = document["paths"].as_object().unwrap();
+        let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
+        assert_eq!(operations.len(), 24);
+        for (method, operation) in &operations {
+            let responses = operation["responses"].as_object().unwrap();
+            let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];
+            if *method == "post" {
+                meant.push("415");
+            }
+            for status in meant {
+                let content = &responses[status]["content"]["application/problem+json"]["schema"]["$ref"];
+                assert_eq!(content, "#/components/schemas/Problem", "{operation:#}");
+            }
+        }
+        let answers = &document["paths"]["/v1/calls"]["post"]["responses"];
+        for status in CALL_STATUSES {
+            let content = &answers[status.to_string()]["content"];
+            assert_eq!(content["application/json"]["schema"]["$ref"], "#/components/schemas/result", "{status}");
+            assert_eq!(content.get("application/problem+json").is_some(), status >= 400, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_open_tool_calling_answers_is_described_in_its_terms() {
+        let document = document(true);
+        let schema = |path: &str, status: &str| {
+            let responses = &document["paths"][path]["post"]["responses"];
+            responses[status]["content"]["application/json"]["schema"].clone()
+        };
+        for status in ["200", "400", "409", "503"] {
+            let arcade = &schema("/v1/dialects/{dialect}/execute", status)["anyOf"][1]["$ref"];
+            assert_eq!(arcade, "#/components/schemas/otc-arcade-tool-call-response", "{status}");
+            assert_eq!(*arcade, schema("/worker/tools/invoke", status)["$ref"]);
+        }
+        let definitions = &document["paths"]["/v1/dialects/{dialect}/tools"]["get"]["responses"]["200"]["content"];
+        assert_eq!(definitions["application/json"]["schema"]["type"], "array");
+        assert!(document["components"]["securitySchemes"]["worker"].is_object());
+    }
+
+    #[test]
+    fn a_server_without_an_engine_has_no_routes_of_a_worker() {
+        let document = super::document(false);
+        assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.starts_with("/worker")));
+        assert!(document["paths"]["/v1/dialects/{dialect}/execute"]["post"]["requestBody"].is_object());
+        assert!(document["components"]["securitySchemes"]["worker"].is_null());
+    }
+}

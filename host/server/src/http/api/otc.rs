@@ -1,0 +1,271 @@
+//! `/v1/dialects/{otc|otc-seed|arcade}`: Open Tool Calling (requirements 2.3, O-19). Its calls are those of `/v1/calls`, in
+//! other terms: with the same decision, limits and record.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::record::{Extra, Input, TraceContext};
+use toolcell_core::secret::Secrets;
+use toolcell_dialect::Listed;
+use toolcell_dialect::otc::{Mode, Named, Reading};
+
+use crate::Offering;
+use crate::http::problem::Problem;
+use crate::offer::Offer;
+use crate::otc::{Answer, ParsedCall, Registration, Service, Settings, Tool};
+use crate::trace::of_headers;
+
+use super::answer::{JSON, Place, Who, is_media_type, text};
+use super::calls::lost;
+use super::start::{Foreign, Wish};
+use super::{Caller, Shared};
+
+/// `source` of the mapping in the record of a call.
+const SOURCE: &str = "open-tool-calling";
+
+/// A format in a path.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Dialect {
+    Otc,
+    OtcSeed,
+    Arcade,
+}
+
+impl From<Dialect> for Mode {
+    fn from(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Otc => Self::Otc,
+            Dialect::OtcSeed => Self::OtcSeed,
+            Dialect::Arcade => Self::Arcade,
+        }
+    }
+}
+
+/// The tools of the server in the terms of Open Tool Calling, and what is remembered of their calls.
+pub(super) struct Otc {
+    service: Arc<Service>,
+    /// The offering whose tools the service has.
+    offered: Mutex<Weak<Offering>>,
+}
+
+impl Otc {
+    /// `base` is what the URLs of the server begin with.
+    pub(super) fn new(base: &str) -> Self {
+        let settings = Settings {
+            reading: Reading::Lenient,
+            authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
+            artifacts: None,
+            is_for_developers: false,
+        };
+        Self { service: Arc::new(Service::new(settings)), offered: Mutex::default() }
+    }
+
+    /// The service, with the tools of `offering`.
+    fn with(&self, offering: &Arc<Offering>) -> &Arc<Service> {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::ptr::eq(offered.as_ptr(), Arc::as_ptr(offering)) {
+            let inline = offering.host.keeping().inline;
+            let tools = offering.offers.describe(|listed, _| {
+                // Output that is kept by reference is never in a response.
+                let output_schema = listed.output_schema.filter(|_| inline);
+                Tool::new(&Listed { output_schema, ..listed })
+            });
+            self.service.offer(tools);
+            *offered = Arc::downgrade(offering);
+        }
+        &self.service
+    }
+
+    /// The definitions of the tools that `caller` can call, if only with a secret that its request brings.
+    pub(super) fn list(&self, offering: &Arc<Offering>, caller: &Caller, mode: Mode) -> Response<Body> {
+        let is_listed = |named: &Named| find(offering, named).is_some_and(|offer| caller.is_defined(offer));
+        answered(&self.with(offering).list(mode, is_listed))
+    }
+}
+
+/// The tool that the service knows by this name.
+fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
+    let name = named.qualified_name();
+    offering.offers.find(&name).ok().filter(|offer| offer.qualified_name == name)
+}
+
+/// An answer of the service.
+pub(super) fn answered(answer: &Answer) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// Lists the definitions of the tools that the caller can call.
+#[utoipa::path(
+    get, path = "/v1/dialects/{dialect}/tools", tag = "open tool calling",
+    params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
+    responses((status = 200, description = "The definitions"), (status = 404, description = "There is no such dialect")),
+)]
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(dialect): Place<Dialect>,
+) -> Response<Body> {
+    shared.otc.list(&shared.server.offering(), &caller, dialect.into())
+}
+
+/// Shows the definition of a tool. That loads a deferred tool: from then on, the caller can call it.
+#[utoipa::path(
+    get, path = "/v1/dialects/{dialect}/tools/{name}", tag = "open tool calling",
+    params(
+        ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("name" = String, Path, description = "`Toolkit.Tool@version`, or `Toolkit.Tool`"),
+    ),
+    responses((status = 200, description = "The definition"), (status = 404, description = "There is no such dialect or tool")),
+)]
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place((dialect, name)): Place<(Dialect, String)>,
+    method: Method,
+) -> Response<Body> {
+    let offering = shared.server.offering();
+    let service = shared.otc.with(&offering);
+    if let Some(offer) = service.find(&name).and_then(|named| find(&offering, &named)) {
+        caller.load(&offering, offer, &method).await;
+    }
+    answered(&service.definition(&name, dialect.into()))
+}
+
+/// Refuses to register a tool: no client can install a component.
+#[utoipa::path(
+    post, path = "/v1/dialects/{dialect}/tools", tag = "open tool calling",
+    params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
+    responses((status = 403, description = "The caller may not install tools"), (status = 404, description = "There is no such dialect")),
+)]
+pub(super) async fn register(
+    State(shared): State<Arc<Shared>>,
+    Who(_): Who,
+    Place(dialect): Place<Dialect>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    is_media_type(&headers, &["application/json"])?;
+    let offering = shared.server.offering();
+    match shared.otc.with(&offering).register(text(&body)?, dialect.into(), false) {
+        Registration::Known(answer) | Registration::Refused(answer) => Ok(answered(&answer)),
+        Registration::Install(_) => {
+            let why = "cannot install the component of the tool: only the operator adds components to this server";
+            Err(Problem::new(403, "may_not_install", why))
+        }
+    }
+}
+
+/// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
+#[utoipa::path(
+    post, path = "/v1/dialects/{dialect}/execute", tag = "open tool calling",
+    params(
+        ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
+    ),
+    responses(
+        (status = 200, description = "How the call ended, also if it failed"),
+        (status = 404, description = "There is no such dialect"),
+        (status = 409, description = "The execution id is that of another request, or its answer is not kept"),
+    ),
+)]
+pub(super) async fn execute(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(dialect): Place<Dialect>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    invoke(&shared, &caller, dialect.into(), "POST /v1/dialects/{dialect}/execute", &headers, body).await
+}
+
+/// Makes the call that a request asks for.
+pub(super) async fn invoke(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    mode: Mode,
+    route: &'static str,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    is_media_type(headers, &["application/json"])?;
+    let service = Arc::clone(shared.otc.with(&shared.server.offering()));
+    let request = match service.read(text(&body)?, mode) {
+        Ok(request) => request,
+        Err(answer) => return Ok(answered(&answer)),
+    };
+    drop(body);
+    let lease = caller.reserve(&request.inputs).await?;
+    let trace = of_headers(headers);
+    // A client with an execution id comes back for the answer. Without one, nothing finds the call again.
+    let gone = CancellationToken::new();
+    let _waits = request.execution_id.is_none().then(|| gone.clone().drop_guard());
+    let (server, caller) = (Arc::clone(&shared.server), Arc::clone(caller));
+    let execution = tokio::spawn(async move {
+        let call = async |parsed: ParsedCall| {
+            let wish = wish(parsed, route, trace);
+            let mut record = *caller.finish(&server, wish, lease, &gone).await?;
+            server.offering().offers.surface().selection().fit(&mut record.result.model_facing_content);
+            Some(record)
+        };
+        service.execute(&caller.name, request, mode, call).await
+    });
+    execution.await.map(|answer| answered(&answer)).map_err(|_| lost())
+}
+
+/// The call in the terms of the host.
+fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
+    let ParsedCall { requested, tool, input, execution_id, run_id, user_id, secrets, ignored_secrets, .. } = parsed;
+    let mut fields = Extra::new();
+    if ignored_secrets > 0 {
+        // Not their names: a client that mixes them up with the values would find a value in the record.
+        fields.insert("ignored_secrets".to_owned(), ignored_secrets.into());
+    }
+    for (name, said) in [("run_id", run_id), ("user_id", user_id)] {
+        if let Some(said) = said {
+            fields.insert(name.to_owned(), said.into());
+        }
+    }
+    Wish {
+        tool: tool.as_ref().map_or(requested, Named::qualified_name),
+        input: Input::from_text(input),
+        native_call_id: execution_id,
+        timeout: None,
+        route,
+        trace,
+        foreign: Some(Foreign { tool, source: SOURCE, fields, secrets: Secrets::new(secrets) }),
+    }
+}
+
+/// Shows the state of an authorization that an execution waits for.
+#[utoipa::path(
+    get, path = "/v1/dialects/{dialect}/authorizations/{id}", tag = "open tool calling",
+    params(
+        ("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`"),
+        ("id" = String, Path, description = "The id in the answer to the execution"),
+    ),
+    responses(
+        (status = 200, description = "The authorization; `completed` once the operator has set the secret"),
+        (status = 404, description = "There is no such dialect, or no such authorization of the caller"),
+    ),
+)]
+pub(super) async fn authorization(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place((dialect, id)): Place<(Dialect, String)>,
+) -> Response<Body> {
+    let offering = shared.server.offering();
+    let missing = offering.host.missing_secrets(&offering.grants).await;
+    let is_granted = |name: &str| offering.grants.secrets.iter().any(|grant| grant.name == name);
+    let is_set = |name: &str| is_granted(name) && !missing.contains(name);
+    answered(&shared.otc.with(&offering).authorization(&caller.name, &id, dialect.into(), is_set))
+}

@@ -1,0 +1,158 @@
+//! `/v1/dialects/agentool`: the tools of the server as agentool describes them, each with its endpoint (AO-RG-02, AO-RG-03).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::record::{Input, LoadingState};
+use toolcell_dialect::Listed;
+use toolcell_dialect::agentool::{self, Auth, Entry, Query, ToolRegistry, is_named, query};
+
+use crate::Offering;
+use crate::http::problem::Problem;
+use crate::offer::Offer;
+use crate::trace::of_headers;
+
+use super::answer::{Asked, Place, Who, json, located, read};
+use super::calls::{NATIVE_ID_BYTES_MAX, lost};
+use super::start::Wish;
+use super::{Caller, Shared};
+
+const REGISTRY_ID: &str = "toolcell";
+/// What the path of an endpoint begins with, before the name of its tool.
+const TOOLS: &str = "/v1/dialects/agentool/tools/";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    q: Option<String>,
+    tag: Option<String>,
+    category: Option<String>,
+}
+
+/// A `tool_call`; the rest of it changes nothing.
+#[derive(Deserialize)]
+struct ToolCall {
+    id: String,
+    name: String,
+    arguments: Box<RawValue>,
+}
+
+/// The tools that can be called, and the registry of them, in the same order.
+fn whole<'o>(shared: &Shared, caller: &Caller, offering: &'o Offering) -> (Vec<&'o Arc<Offer>>, ToolRegistry) {
+    let inline = offering.host.keeping().inline;
+    let auth = if shared.needs_token { Auth::Bearer } else { Auth::None };
+    let can_be_called = |offer: &&Arc<Offer>| offer.standing.state != LoadingState::Unavailable;
+    let offers: Vec<&Arc<Offer>> = offering.offers.offered().filter(can_be_called).collect();
+    let entry = |offer: &&Arc<Offer>| {
+        let endpoint = format!("{}{TOOLS}{}", shared.base, offer.name);
+        offer.listed(|listed| {
+            let output_schema = listed.output_schema.filter(|_| inline);
+            let listed = Listed { output_schema, ..listed };
+            Entry::of(&agentool::Offer { listed, endpoint: Some(endpoint.as_str()), auth })
+        })
+    };
+    let entries = offers.iter().map(entry).collect();
+    let all = agentool::registry(REGISTRY_ID, &caller.surface_id(offering), offering.since, entries);
+    (offers, all)
+}
+
+/// Lists the tools that the caller can call as a registry of agentool, or those of all tools that match.
+#[utoipa::path(
+    get, path = "/v1/dialects/agentool/registry", tag = "agentool",
+    params(
+        ("q" = Option<String>, Query, description = "Words, each of which is in the name, the description, the provider or a tag"),
+        ("tag" = Option<String>, Query, description = "A tag, in upper or lower case"),
+        ("category" = Option<String>, Query, description = "A category, such as `io`"),
+    ),
+    responses((status = 200, description = "The registry")),
+)]
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Asked(Wanted { q, tag, category }): Asked<Wanted>,
+) -> Response<Body> {
+    let offering = shared.server.offering();
+    let (offers, mut all) = whole(&shared, &caller, &offering);
+    let wanted = Query { words: q.as_deref(), tag: tag.as_deref(), category: category.as_deref() };
+    if q.is_none() && tag.is_none() && category.is_none() {
+        let mut listed = offers.iter().map(|offer| caller.is_listed(offer));
+        all.tools.retain(|_| listed.next().unwrap_or(false));
+    } else {
+        let found = query(&all, &wanted).into_iter().cloned().collect();
+        all.tools = found;
+    }
+    json(StatusCode::OK, &all)
+}
+
+/// Shows the entry of one tool. That loads a deferred tool: from then on, the caller can call it.
+#[utoipa::path(
+    get, path = "/v1/dialects/agentool/tools/{name}", tag = "agentool",
+    params(("name" = String, Path, description = "The name of the tool")),
+    responses((status = 200, description = "The registry with this tool alone"), (status = 404, description = "There is no such tool")),
+)]
+pub(super) async fn entry(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(name): Place<String>,
+    method: Method,
+) -> Result<Response<Body>, Problem> {
+    let offering = shared.server.offering();
+    let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
+    caller.load(&offering, offer, &method).await;
+    let (offers, mut all) = whole(&shared, &caller, &offering);
+    let mut is_meant = offers.iter().map(|other| Arc::ptr_eq(other, offer));
+    all.tools.retain(|_| is_meant.next().unwrap_or(false));
+    Ok(json(StatusCode::OK, &all))
+}
+
+/// Calls a tool: the endpoint of its entry.
+#[utoipa::path(
+    post, path = "/v1/dialects/agentool/tools/{name}", tag = "agentool",
+    params(
+        ("name" = String, Path, description = "The name of the tool"),
+        ("traceparent" = Option<String>, Header, description = "The trace of the client (W3C Trace Context), which the record of the call names; with `tracestate`"),
+    ),
+    responses(
+        (status = 200, description = "How the call ended, also if it failed; Location says where its state is"),
+        (status = 404, description = "There is no such tool"),
+    ),
+)]
+pub(super) async fn call(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    Place(name): Place<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let ToolCall { id, name: called, arguments } = read(&headers, &body)?;
+    drop(body);
+    let invalid = |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
+    if id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX {
+        return Err(invalid(format!("id has 1 to {NATIVE_ID_BYTES_MAX} bytes")));
+    }
+    let offering = shared.server.offering();
+    let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
+    if !is_named(&called, &offer.name) {
+        return Err(invalid(format!("its name is not that of the tool of this endpoint, {}", offer.name)));
+    }
+    let (route, trace) = ("POST /v1/dialects/agentool/tools/{name}", of_headers(&headers));
+    let input = Input::from_text(arguments.get());
+    let wish = Wish { tool: name, input, native_call_id: Some(id), timeout: None, route, trace, foreign: None };
+    let lease = caller.reserve(wish.input.text()).await?;
+    // Nothing finds the call again, so it ends with its request.
+    let gone = CancellationToken::new();
+    let _waits = gone.clone().drop_guard();
+    let server = Arc::clone(&shared.server);
+    let run = tokio::spawn(async move { caller.finish(&server, wish, lease, &gone).await });
+    let mut record = *run.await.ok().flatten().ok_or_else(lost)?;
+    offering.offers.surface().selection().fit(&mut record.result.model_facing_content);
+    let mut response = json(StatusCode::OK, &agentool::result(&record.invocation, &record.result));
+    located(response.headers_mut(), record.invocation.invocation_id);
+    Ok(response)
+}

@@ -1,0 +1,53 @@
+//! `/worker`: the routes that an Arcade engine calls of a worker. [`Routes`](super::super::route::Routes) has checked its
+//! token before the body of a request is read.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use toolcell_dialect::otc::Mode;
+
+use super::answer::Engine;
+use super::otc::{answered, invoke};
+use super::{Shared, unknown_path};
+use crate::http::problem::Problem;
+
+/// Tells an engine that the worker runs, and how many tools it has. Needs no token.
+#[utoipa::path(
+    get, path = "/worker/health", tag = "arcade", security(()),
+    responses((status = 200, description = "The worker runs")),
+)]
+pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Result<Response<Body>, Problem> {
+    let Some((worker, engine)) = &shared.worker else { return Err(unknown_path()) };
+    let offering = shared.server.offering();
+    let tools = offering.offers.offered().filter(|offer| engine.is_defined(offer)).count();
+    Ok(answered(&worker.health(tools)))
+}
+
+/// Lists the definitions of all tools. None is deferred, because an engine has no other way to get a definition.
+#[utoipa::path(
+    get, path = "/worker/tools", tag = "arcade", security(("worker" = [])),
+    responses((status = 200, description = "The definitions")),
+)]
+pub(super) async fn tools(State(shared): State<Arc<Shared>>, Engine(engine): Engine) -> Response<Body> {
+    shared.otc.list(&shared.server.offering(), &engine, Mode::Arcade)
+}
+
+/// Calls a tool, once for each `execution_id` of a run.
+#[utoipa::path(
+    post, path = "/worker/tools/invoke", tag = "arcade", security(("worker" = [])),
+    responses(
+        (status = 200, description = "How the call ended, also if it failed"),
+        (status = 409, description = "The execution id is that of another request, or its answer is not kept"),
+    ),
+)]
+pub(super) async fn call(
+    State(shared): State<Arc<Shared>>,
+    Engine(engine): Engine,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    invoke(&shared, &engine, Mode::Arcade, "POST /worker/tools/invoke", &headers, body).await
+}

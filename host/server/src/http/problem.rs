@@ -1,0 +1,83 @@
+use serde::Serialize;
+use toolcell_core::record::Refusal;
+use toolcell_dialect::http::status_of_class;
+use utoipa::ToSchema;
+
+/// An error of the API itself, as `application/problem+json` (RFC 9457). An error of a call is a result, not a problem.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// Always `about:blank`: the status says what kind of problem it is, and `code` which one.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The reason phrase of the status.
+    title: String,
+    pub(super) status: u16,
+    /// What is wrong, and what to do.
+    pub(super) detail: String,
+    /// Stable, in snake_case.
+    pub(super) code: &'static str,
+    /// Seconds.
+    #[serde(skip)]
+    pub(super) retry_after: Option<u64>,
+}
+
+impl Problem {
+    pub(super) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+        let title = ::http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        Self {
+            kind: "about:blank",
+            title: title.unwrap_or("Error").to_owned(),
+            status,
+            detail: detail.into(),
+            code,
+            retry_after: None,
+        }
+    }
+
+    /// The problem of a request that no call was made of. The detail for developers stays behind.
+    pub(super) fn of(refusal: &Refusal) -> Self {
+        let status = match refusal.code {
+            Refusal::HOST_FAULT => 500,
+            _ => status_of_class(refusal.class),
+        };
+        let problem = Self::new(status, refusal.code, refusal.message.clone());
+        problem.after(refusal.retry_after.map(whole_seconds))
+    }
+
+    /// Sets the time after which the request can succeed, in seconds.
+    #[must_use]
+    pub(super) fn after(self, seconds: impl Into<Option<u64>>) -> Self {
+        Self { retry_after: seconds.into(), ..self }
+    }
+}
+
+/// `seconds` for the header `Retry-After`, which has no fractions.
+pub(super) fn whole_seconds(seconds: f64) -> u64 {
+    // A conversion of floats saturates.
+    seconds.max(0.0).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_core::record::{ErrorClass, Refusal};
+
+    use super::{Problem, whole_seconds};
+
+    #[test]
+    fn a_problem_keeps_the_detail_for_developers_to_itself() {
+        let refusal =
+            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no tool `x` here").detail("/srv/x");
+        let said = json!(Problem::of(&refusal));
+        let meant = json!({
+            "type": "about:blank", "title": "Not Found", "status": 404,
+            "detail": "there is no tool `x` here", "code": "unknown_tool",
+        });
+        assert_eq!(said, meant);
+    }
+
+    #[test]
+    fn fractions_of_a_second_are_rounded_up() {
+        assert_eq!([0.0, 0.2, 1.0, 1.5, -3.0, f64::NAN].map(whole_seconds), [0, 1, 1, 2, 0, 0]);
+    }
+}

@@ -1,0 +1,179 @@
+//! DOORS. The servers through which other programs call tools: MCP over stdio and over HTTP.
+//!
+//! A [`Server`] offers selected tools of one host, with the grants, rules and limits that the operator configured. A
+//! request carries a name and arguments: it never grants, approves or widens anything. What a client's user answers to
+//! a question counts for that one question.
+
+#[macro_use(guard)]
+extern crate toolcell_core;
+
+mod asking;
+mod budget;
+mod call;
+mod calls;
+mod discovery;
+mod exchange;
+mod frames;
+mod held;
+mod http;
+mod loading;
+mod loads;
+mod notices;
+mod offer;
+mod offering;
+pub mod otc;
+mod outline;
+mod payloads;
+mod pending;
+mod providers;
+mod reading;
+mod recorder;
+mod sent;
+mod session;
+mod stdio;
+mod tasks;
+pub mod telemetry;
+mod trace;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use calls::Calls;
+use held::HeldCalls;
+use loading::Loading;
+use tasks::Tasks;
+
+pub use asking::{Announcer, Away};
+pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
+pub use offer::{Offered, Offers};
+pub use offering::{ApprovalSettings, Offering};
+pub use providers::Providers;
+pub use recorder::Recorder;
+pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
+pub use tasks::CallStore;
+
+/// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
+const ARGUMENT_BYTES_MAX: usize = 256 << 20;
+
+/// The settings of a server, apart from its offering.
+pub struct Settings {
+    /// Writes the record of every call, and of the calls that tools make.
+    pub recorder: Option<Arc<Recorder>>,
+    /// Tells the operator that a call waits for an approval.
+    pub announcer: Announcer,
+    /// Where calls are found again that a client asks about; without it, no call becomes a task.
+    pub store: Option<CallStore>,
+}
+
+/// Offers tools to clients over any transport.
+pub struct Server {
+    settings: Settings,
+    offering: RwLock<Arc<Offering>>,
+    /// The components that the offering lacks.
+    providers: Mutex<Providers>,
+    /// The number of changes of the `tools/list` result.
+    changes: watch::Sender<u64>,
+    calls: Arc<Calls>,
+    held: HeldCalls,
+    /// The calls that clients ask about; `None` without a store.
+    tasks: Option<Arc<Tasks>>,
+    stop: CancellationToken,
+    /// `None` if the server was created with its tools.
+    loading: Option<Loading>,
+}
+
+impl Server {
+    pub fn new(settings: Settings, offering: Offering) -> Arc<Self> {
+        Self::with(settings, offering, None)
+    }
+
+    fn with(mut settings: Settings, offering: Offering, loading: Option<Loading>) -> Arc<Self> {
+        let tasks = settings.store.take().map(Tasks::new);
+        Arc::new(Self {
+            settings,
+            offering: RwLock::new(Arc::new(offering)),
+            providers: Mutex::default(),
+            changes: watch::Sender::new(0),
+            calls: Arc::default(),
+            held: HeldCalls::default(),
+            tasks,
+            stop: CancellationToken::new(),
+            loading,
+        })
+    }
+
+    /// Tells that the surface of tools was created.
+    pub async fn announce(&self) {
+        let offering = self.offering();
+        offering.host.announce_surface(offering.offers.surface(), None).await;
+    }
+
+    /// The current offering. A call keeps the offering that it began with.
+    fn offering(&self) -> Arc<Offering> {
+        Arc::clone(&self.offering.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
+    /// wait for an approval are refused, because the question was about the old offering. Returns what changed of the
+    /// surface of tools, if anything did.
+    pub async fn replace(&self, offering: Offering) -> Option<String> {
+        let new = Arc::new(offering);
+        let old = self.install(Arc::clone(&new));
+        self.tell_providers(Providers::default());
+        old.outdate();
+        if !old.lists_as(&new) {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        new.host.announce_surface(new.offers.surface(), Some(old.offers.surface())).await
+    }
+
+    /// Makes `new` the current offering, and returns the one before.
+    fn install(&self, new: Arc<Offering>) -> Arc<Offering> {
+        let mut current = self.offering.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, new)
+    }
+
+    /// Sets which components searches name as loading or unavailable.
+    pub fn tell_providers(&self, providers: Providers) {
+        *self.providers.lock().unwrap_or_else(PoisonError::into_inner) = providers;
+    }
+
+    /// The components that searches name as loading or unavailable.
+    pub fn providers(&self) -> Providers {
+        self.providers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Cancels every running call and every later one. A task whose approval is open or not used yet keeps waiting in the
+    /// journal.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Writes the queued records, and sends the rest of the telemetry. Must be called after the last call has ended.
+    pub fn close(&self) {
+        if let Some(recorder) = &self.settings.recorder {
+            recorder.close();
+        }
+        if let Some(telemetry) = &self.offering().telemetry {
+            telemetry.close();
+        }
+    }
+
+    /// Waits until every call has ended and its record is handed to the recorder.
+    pub async fn idle(&self) {
+        self.calls.end().await;
+    }
+}
+
+/// Returns a token that is canceled when the connection that waits for the response closes; `None` over stdio.
+fn gone(context: &RequestContext<RoleServer>) -> Option<CancellationToken> {
+    context.extensions.get::<::http::request::Parts>()?.extensions.get::<Gone>().map(|gone| gone.0.clone())
+}
+
+/// An extension of HTTP requests, see [`gone`].
+#[derive(Clone)]
+struct Gone(CancellationToken);

@@ -1,0 +1,133 @@
+//! A server that speaks before its tools are loaded, because compiling them takes longer than clients wait for an answer to
+//! `initialize`. Until then, requests that need the tools wait.
+
+#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, LoggingMessageNotification, ProgressNotification, ProgressToken, ServerNotification};
+use rmcp::service::RequestContext;
+use serde_json::json;
+use tokio::sync::watch;
+use toolcell_dialect::mcp::{self, Steps};
+
+use super::session::Session;
+use super::{Offering, Server, Settings};
+
+/// Interval at which a client that waits is told why, and time before it is told at first: most loads end before.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// How far the load of the tools is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Loading,
+    Loaded,
+    Failed,
+}
+
+/// The load of the tools of a server that speaks already.
+pub(super) struct Loading {
+    progress: watch::Sender<Progress>,
+    /// What is waited for, for the client.
+    reason: String,
+}
+
+/// Ends when the load has ended.
+pub(super) struct LoadEnd(watch::Receiver<Progress>);
+
+impl LoadEnd {
+    /// Waits for the end. Returns whether the tools are loaded. Cancel safe.
+    pub(super) async fn wait(&mut self) -> bool {
+        let ended = self.0.wait_for(|progress| *progress != Progress::Loading).await;
+        ended.is_ok_and(|progress| *progress == Progress::Loaded)
+    }
+}
+
+/// What a session has told its client of the load.
+#[derive(Debug, Default)]
+pub(super) struct ToldOfLoad(AtomicBool);
+
+impl Server {
+    /// Returns a server that waits for its tools. `interim` has none; `reason` says what is waited for.
+    pub fn loading(settings: Settings, interim: Offering, reason: String) -> Arc<Self> {
+        let loading = Loading { progress: watch::Sender::new(Progress::Loading), reason };
+        Self::with(settings, interim, Some(loading))
+    }
+
+    /// Offers the tools that were waited for. The list of tools counts as unchanged, because no client has seen another.
+    pub async fn loaded(&self, offering: Offering) {
+        self.install(Arc::new(offering));
+        self.announce().await;
+        self.end_load(Progress::Loaded);
+    }
+
+    /// Ends the wait without tools: requests that wait are answered with an error, and the server stops.
+    pub fn not_loaded(&self) {
+        self.end_load(Progress::Failed);
+    }
+
+    fn end_load(&self, progress: Progress) {
+        if let Some(loading) = &self.loading {
+            loading.progress.send_replace(progress);
+        }
+    }
+
+    /// `None` if the server was created with its tools.
+    pub(super) fn load_end(&self) -> Option<LoadEnd> {
+        self.loading.as_ref().map(|loading| LoadEnd(loading.progress.subscribe()))
+    }
+
+    /// Completes once it is certain that the tools cannot be loaded.
+    pub(super) async fn load_failed(&self) {
+        let loaded = match self.load_end() {
+            Some(mut end) => end.wait().await,
+            None => true,
+        };
+        if loaded {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Session {
+    /// Waits until the tools are loaded, and tells the client every second that it waits: in a log message, and to
+    /// `progress`, so that the request does not time out. Fails if they cannot be loaded.
+    pub(super) async fn loaded(
+        &self,
+        context: &RequestContext<RoleServer>,
+        progress: Option<ProgressToken>,
+    ) -> Result<(), ErrorData> {
+        let (Some(loading), Some(mut end)) = (&self.server.loading, self.server.load_end()) else { return Ok(()) };
+        let mut steps = progress.map(Steps::new);
+        let is_loaded = loop {
+            match tokio::time::timeout(TOLD_EVERY, end.wait()).await {
+                Ok(is_loaded) => break is_loaded,
+                Err(_) => self.tell_load(&loading.reason, context, steps.as_mut()).await,
+            }
+        };
+        // Why they cannot be loaded is the operator's to read: it names files.
+        let failed =
+            || ErrorData::internal_error("the tools cannot be loaded; the server's standard error says why", None);
+        if is_loaded { Ok(()) } else { Err(failed()) }
+    }
+
+    async fn tell_load(&self, reason: &str, context: &RequestContext<RoleServer>, steps: Option<&mut Steps>) {
+        if let Some(steps) = steps {
+            let param = steps.next(&json!({ "progress": { "message": reason } }));
+            let told = ServerNotification::ProgressNotification(ProgressNotification::new(param));
+            let _ = context.peer.send_notification(told).await;
+        }
+        let param = self
+            .least_level(context)
+            .and_then(|least| mcp::log("toolcell", &json!({ "level": "info", "message": reason }), least));
+        if let Some(param) = param
+            && !self.told_of_load.0.swap(true, Ordering::Relaxed)
+        {
+            let told = ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(param));
+            let _ = context.peer.send_notification(told).await;
+        }
+    }
+}

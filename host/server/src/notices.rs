@@ -1,0 +1,101 @@
+//! Forwards the progress and log messages of a running tool to the client.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{ProgressToken, ServerNotification};
+use rmcp::service::Peer;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use toolcell::Listener;
+use toolcell_core::record::{EventType, ToolEvent};
+use toolcell_dialect::mcp::{self, Level, Steps};
+
+/// Maximum number of queued notices for a slow client; more are dropped, so that they never block the tool.
+const WAITING_MAX: usize = 256;
+
+/// Listens to one call, and queues the events that its client requested.
+struct Notices {
+    queue: mpsc::Sender<ToolEvent>,
+    progress: bool,
+    logs: bool,
+}
+
+impl Listener for Notices {
+    fn event(&self, event: &ToolEvent) {
+        let wanted = match event.event_type {
+            // The rest is the host's own, and has no number that grows.
+            EventType::Progress | EventType::PartialResult => self.progress && is_of_tool(event),
+            EventType::Logged => self.logs,
+            _ => false,
+        };
+        if wanted {
+            let _ = self.queue.try_send(event.clone());
+        }
+    }
+}
+
+/// Whether the progress is what the tool or a hook says of its work.
+fn is_of_tool(event: &ToolEvent) -> bool {
+    let status = event.data.pointer("/progress/status").and_then(Value::as_str);
+    matches!(status, Some("running" | "partial_result"))
+}
+
+/// The notifications that a client requested for one call.
+pub(super) struct Wanted {
+    pub(super) progress: Option<ProgressToken>,
+    pub(super) logs: Option<Level>,
+}
+
+impl Wanted {
+    /// Whether the client requested any notification.
+    pub(super) fn anything(&self) -> bool {
+        self.progress.is_some() || self.logs.is_some()
+    }
+
+    /// Returns a listener for the call, and the queue of the events that it hears.
+    pub(super) fn listen(&self, logger: String) -> (Arc<dyn Listener>, Spoken) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let listener = Notices { queue, progress: self.progress.is_some(), logs: self.logs.is_some() };
+        (Arc::new(listener), Spoken { waiting, logger })
+    }
+}
+
+/// The queued events of one call.
+pub(super) struct Spoken {
+    waiting: mpsc::Receiver<ToolEvent>,
+    logger: String,
+}
+
+impl Spoken {
+    /// Sends the events as notifications until the listener is dropped or the client disconnects.
+    pub(super) async fn pass_on(&mut self, wanted: &Wanted, peer: &Peer<RoleServer>) {
+        let mut steps = wanted.progress.clone().map(Steps::new);
+        while let Some(event) = self.waiting.recv().await {
+            let Some(notification) = notification(&event, &mut steps, wanted.logs, &self.logger) else { continue };
+            if peer.send_notification(notification).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+fn notification(
+    event: &ToolEvent,
+    steps: &mut Option<Steps>,
+    least: Option<Level>,
+    logger: &str,
+) -> Option<ServerNotification> {
+    use rmcp::model::{LoggingMessageNotification, ProgressNotification};
+    match event.event_type {
+        EventType::Logged => {
+            let param = mcp::log(logger, &event.data, least?)?;
+            Some(ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(param)))
+        }
+        _ => {
+            let param = steps.as_mut()?.next(&event.data);
+            Some(ServerNotification::ProgressNotification(ProgressNotification::new(param)))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rmcp::model::Tool as Described;
+use serde_json::Value;
+use toolcell_core::catalog::{Standing, Surface, Tool};
+use toolcell_core::find::{Finder, Query};
+use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
+use toolcell_dialect::{self as dialect, Listed, mcp};
+
+use super::loads::Loads;
+
+/// Maximum number of tool names in an `unknown_tool` error.
+const CANDIDATES_MAX: usize = 20;
+
+/// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
+/// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
+pub struct Offers {
+    offers: Vec<Arc<Offer>>,
+    by_name: HashMap<String, Arc<Offer>>,
+    /// Qualified names and unambiguous aliases: accepted, but not listed.
+    by_other_name: HashMap<String, Arc<Offer>>,
+    /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
+    mirrors: bool,
+    surface: Surface,
+    /// The tools that a tool may call, if it was granted them: those that can be called through the surface, by their
+    /// ids, with their time limits.
+    callable: Arc<HashMap<String, Option<Duration>>>,
+    /// Made by the first search.
+    finder: OnceLock<Result<Finder, Refusal>>,
+}
+
+/// One offered tool.
+pub(super) struct Offer {
+    /// The name that the server exports it under.
+    pub(super) name: String,
+    pub(super) tool: Arc<Tool>,
+    pub(super) qualified_name: String,
+    /// Whether the tool can report progress or write logs.
+    pub(super) speaks: bool,
+    /// Whether a client has to support tasks to call the tool.
+    pub(super) needs_task: bool,
+    /// The description of the tool for clients, made when it is first listed or loaded.
+    described: OnceLock<Described>,
+    /// What a caller can do with the tool before it has loaded any.
+    pub(super) standing: Standing,
+    /// Wall time limit of a call; the lower of this and the server's limit counts.
+    pub(super) wall: Option<Duration>,
+    /// The data with which another process can repeat a call of the tool.
+    pub(super) origin: Option<Arc<Value>>,
+}
+
+/// A tool to offer.
+pub struct Offered {
+    pub tool: Arc<Tool>,
+    /// Wall time limit of a call; `None` for the server's limit.
+    pub wall: Option<Duration>,
+    /// The data with which another process can repeat a call of the tool, see [`toolcell::Terms`].
+    pub origin: Option<Arc<Value>>,
+}
+
+impl Offers {
+    /// Offers `tools`; a duplicate is offered once. At most `budget` of them are listed before a caller loads others. If
+    /// that defers some, the host's own tools to search and load them are listed too, and keep their names.
+    pub fn new(tools: Vec<Offered>, budget: usize) -> Self {
+        Self::on(tools, |tools| Surface::new(tools, budget))
+    }
+
+    /// Offers `tools` through the surface that `build` makes of them.
+    pub fn on(tools: Vec<Offered>, build: impl FnOnce(Vec<Arc<Tool>>) -> Surface) -> Self {
+        let mut known = HashSet::new();
+        let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
+        let chosen: Vec<Offered> = tools.into_iter().filter(is_new).collect();
+        let surface = build(chosen.iter().map(|offered| Arc::clone(&offered.tool)).collect());
+        // Reserved wherever nothing is persisted, too: the name of a tool must not depend on that setting.
+        let reserved: &[&str] = match surface.defers() {
+            true => &[mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT],
+            false => &[mcp::READ_RESULT],
+        };
+        let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
+        let names = dialect::exported(&declarations, reserved);
+        let standings = surface.tools().map(|(_, standing)| standing);
+        let offers: Vec<Arc<Offer>> = names
+            .into_iter()
+            .zip(&chosen)
+            .zip(standings)
+            .map(|((name, offered), standing)| Arc::new(Offer::new(name, offered, standing)))
+            .collect();
+        let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
+        let by_other_name = other_names(&offers);
+        let mirrors = offers.iter().any(|offer| mirrors(offer.tool.contract().model_schema()));
+        let callable = offers.iter().filter(|offer| surface.is_callable(&offer.tool, offer.standing));
+        let callable = callable.map(|offer| (offer.tool.declaration().tool_id.clone(), offer.wall));
+        let callable = Arc::new(callable.collect());
+        Self { offers, by_name, by_other_name, mirrors, surface, callable, finder: OnceLock::new() }
+    }
+
+    /// The tools as a caller finds them that has loaded none.
+    pub fn surface(&self) -> &Surface {
+        &self.surface
+    }
+
+    /// Describes each tool with `describe`, in the terms of a dialect, in the order in which they are offered.
+    pub fn describe<T>(&self, mut describe: impl FnMut(Listed<'_>, Standing) -> T) -> Vec<T> {
+        let one = |offer: &Arc<Offer>| offer.listed(|listed| describe(listed, offer.standing));
+        self.offers.iter().map(one).collect()
+    }
+
+    /// Whether some tool has to be loaded before it can be called.
+    pub(super) fn defers(&self) -> bool {
+        self.surface.defers()
+    }
+
+    /// Whether a result of a tool that can be called may become a payload.
+    pub(super) fn can_persist(&self) -> bool {
+        let can = |offer: &Arc<Offer>| {
+            offer.standing.state != LoadingState::Unavailable && offer.tool.keeping().can_persist()
+        };
+        self.offers.iter().any(can)
+    }
+
+    /// Whether a tool with this qualified name is offered.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.by_other_name.contains_key(name)
+    }
+
+    /// The tools that a tool may call, if it was granted them.
+    pub(super) fn callable(&self) -> Arc<HashMap<String, Option<Duration>>> {
+        Arc::clone(&self.callable)
+    }
+
+    /// Whether a client has to repeat arguments of some tool in headers.
+    pub(super) fn mirrors(&self) -> bool {
+        self.mirrors
+    }
+
+    /// Returns the tool that `name` refers to. Fails with `unknown_tool`.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<Offer>, Refusal> {
+        self.by_name.get(name).or_else(|| self.by_other_name.get(name)).ok_or_else(|| {
+            let listed = self.offers.iter().filter(|offer| offer.standing.state == LoadingState::Loaded);
+            let names: Vec<&str> = listed.map(|offer| offer.name.as_str()).take(CANDIDATES_MAX).collect();
+            let known = match names.as_slice() {
+                _ if self.defers() => format!("{} finds the tools that there are", mcp::SEARCH_TOOLS),
+                [] => "none is offered".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            };
+            let message = format!("there is no tool `{name}` here; {known}");
+            Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
+        })
+    }
+
+    /// All tools, in their order.
+    pub(super) fn offered(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.iter()
+    }
+
+    /// Returns the MCP description of the tool with the exported name `name`.
+    pub(super) fn described(&self, name: &str) -> Option<Described> {
+        self.by_name.get(name).map(|offer| offer.described().clone())
+    }
+
+    /// The result of `tools/list` for a caller with these `loads`, in an order that does not depend on when it loaded them.
+    pub(super) fn listed(&self, loads: &Loads) -> Vec<Described> {
+        let is_listed = |offer: &&Arc<Offer>| match offer.standing.state {
+            LoadingState::Loaded => true,
+            LoadingState::Deferred | LoadingState::Discoverable => loads.has(&offer.qualified_name),
+            LoadingState::Unavailable => false,
+        };
+        let listed = self.offers.iter().filter(is_listed).map(|offer| offer.described().clone());
+        let own = mcp::discovery().into_iter().filter(|_| self.defers());
+        listed.chain(own).collect()
+    }
+
+    /// Searches the tools for a caller that has loaded those with the qualified names `loaded`. Blocks the thread.
+    pub(super) fn search(
+        &self,
+        query: &Query,
+        limit: usize,
+        loaded: &HashSet<String>,
+    ) -> Result<ToolSearchResult, Refusal> {
+        let names = || self.offers.iter().map(|offer| offer.name.clone()).collect();
+        let finder = self.finder.get_or_init(|| Finder::new(&self.surface, names()));
+        finder.as_ref().map_err(Clone::clone)?.search(query, limit, |name| loaded.contains(name))
+    }
+
+    /// Whether every caller gets the same list from `other`, whatever it has loaded.
+    pub(super) fn lists_as(&self, other: &Self) -> bool {
+        self.listable().eq(other.listable())
+    }
+
+    fn listable(&self) -> impl Iterator<Item = (&Described, Standing)> {
+        let listable = self.offers.iter().filter(|offer| offer.standing.state != LoadingState::Unavailable);
+        listable.map(|offer| (offer.described(), offer.standing))
+    }
+}
+
+impl Offer {
+    /// Whether a caller with these `loads` has the schema of the tool. A deprecated tool needs none, because its callers
+    /// know it from before (AT-LIFE-06).
+    pub(super) fn is_loaded(&self, loads: &Loads) -> bool {
+        self.standing.state != LoadingState::Deferred || loads.has(&self.qualified_name)
+    }
+
+    /// Whether clients are told that the tool returns structured output.
+    pub(super) fn promises_output(&self) -> bool {
+        self.described().output_schema.is_some()
+    }
+
+    /// The description of the tool for clients.
+    pub(super) fn described(&self) -> &Described {
+        self.described.get_or_init(|| self.listed(mcp::tool))
+    }
+
+    /// Describes the tool with `describe`, in the terms of a dialect.
+    pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
+        let (declaration, contract) = (self.tool.declaration(), self.tool.contract());
+        let title = declaration.title.as_deref().map(|title| contract.shown(title));
+        describe(Listed {
+            name: &self.name,
+            title: title.as_deref(),
+            description: &contract.shown(&declaration.description),
+            declaration,
+            interface: self.tool.interface(),
+            permission: self.tool.permission_profile(),
+            input_schema: contract.model_schema(),
+            // A result that is kept by reference has nothing that a client could validate against a schema.
+            output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
+            component: self.tool.component(),
+        })
+    }
+
+    fn new(name: String, offered: &Offered, standing: Standing) -> Self {
+        let Offered { tool, wall, origin } = offered;
+        let profile = tool.execution_profile();
+        let logs = profile.extra.get("imports").and_then(|imports| imports.as_array());
+        let logs = logs
+            .into_iter()
+            .flatten()
+            .any(|import| import.as_str().is_some_and(|import| import.starts_with("toolcell:tool/log")));
+        Self {
+            qualified_name: tool.declaration().qualified_name(),
+            speaks: profile.supports_progress == Some(true) || logs,
+            needs_task: profile.requires_background == Some(true),
+            tool: Arc::clone(tool),
+            name,
+            described: OnceLock::new(),
+            standing,
+            wall: *wall,
+            origin: origin.clone(),
+        }
+    }
+}
+
+/// Whether any part of a schema has an `x-mcp-header`.
+fn mirrors(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key("x-mcp-header") || fields.values().any(mirrors),
+        Value::Array(items) => items.iter().any(mirrors),
+        _ => false,
+    }
+}
+
+fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
+    let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
+    for offer in offers {
+        for alias in &offer.tool.declaration().aliases {
+            // An alias of two tools is ambiguous and refers to neither.
+            names.entry(alias.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
+        }
+    }
+    names.extend(offers.iter().map(|offer| (offer.qualified_name.clone(), Some(Arc::clone(offer)))));
+    names.into_iter().filter_map(|(name, offer)| Some((name, offer?))).collect()
+}

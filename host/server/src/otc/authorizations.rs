@@ -1,0 +1,185 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use rustix::rand::{GetRandomFlags, getrandom};
+use toolcell_core::record::{Refusal, Timestamp};
+use toolcell_dialect::otc::{Authorization, AuthorizationStatus, Requirement};
+
+use super::executions::Key;
+
+/// How long an authorization stays pending.
+const PENDING_TIME: Duration = Duration::from_mins(10);
+/// Maximum number of authorizations of one principal; the oldest one is forgotten for a new one.
+const AUTHORIZATIONS_MAX: usize = 100;
+
+/// The authorizations that calls wait for, of each principal. An id is random, and only its principal can use it.
+pub(super) struct Authorizations {
+    /// What the address of an authorization begins with.
+    base: String,
+    of_principals: Mutex<HashMap<Arc<str>, VecDeque<Pending>>>,
+}
+
+struct Pending {
+    id: String,
+    /// The execution that waits for it; `None` if its request had no id.
+    execution: Option<Key>,
+    credential: String,
+    scopes: Vec<String>,
+    status: AuthorizationStatus,
+    opened: Timestamp,
+}
+
+impl Pending {
+    /// A pending authorization does not wait for ever.
+    fn expire(&mut self, now: Timestamp) {
+        if self.status == AuthorizationStatus::Pending && now > self.opened.plus(PENDING_TIME) {
+            self.status = AuthorizationStatus::Expired;
+        }
+    }
+}
+
+impl Authorizations {
+    pub(super) fn new(base: String) -> Self {
+        Self { base, of_principals: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Pending>>> {
+        self.of_principals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self, pending: &Pending) -> Authorization {
+        Authorization {
+            id: pending.id.clone(),
+            url: format!("{}{}", self.base, pending.id),
+            scopes: pending.scopes.clone(),
+            status: pending.status,
+        }
+    }
+
+    /// The pending authorization for an execution: the same one each time the same request comes.
+    pub(super) fn open(
+        &self,
+        principal: &Arc<str>,
+        execution: Option<&Key>,
+        requirement: &Requirement,
+        now: Timestamp,
+    ) -> Result<Authorization, Refusal> {
+        let mut bytes = [0; 16];
+        getrandom(&mut bytes, GetRandomFlags::empty())
+            .map_err(|error| Refusal::host_fault(format!("cannot create a random id: {error}")))?;
+        let mut of_principals = self.lock();
+        let known = of_principals.entry(Arc::clone(principal)).or_default();
+        known.iter_mut().for_each(|pending| pending.expire(now));
+        let is_same = |pending: &&Pending| {
+            pending.status == AuthorizationStatus::Pending
+                && execution.is_some()
+                && pending.execution.as_ref() == execution
+        };
+        if let Some(pending) = known.iter().find(is_same) {
+            return Ok(self.shown(pending));
+        }
+        if known.len() >= AUTHORIZATIONS_MAX {
+            known.pop_front();
+        }
+        let pending = Pending {
+            id: HEXLOWER.encode(&bytes),
+            execution: execution.cloned(),
+            credential: requirement.credential.clone(),
+            scopes: requirement.scopes.clone(),
+            status: AuthorizationStatus::Pending,
+            opened: now,
+        };
+        let shown = self.shown(&pending);
+        known.push_back(pending);
+        Ok(shown)
+    }
+
+    /// The authorization with this id, if it is of this principal. It is complete once `is_set` says that the host has the
+    /// credential.
+    pub(super) fn poll(
+        &self,
+        principal: &str,
+        id: &str,
+        now: Timestamp,
+        is_set: impl Fn(&str) -> bool,
+    ) -> Option<Authorization> {
+        let mut of_principals = self.lock();
+        let mut known: Vec<&mut Pending> = match guard!("otc_owner") {
+            true => of_principals.get_mut(principal)?.iter_mut().collect(),
+            false => of_principals.values_mut().flatten().collect(),
+        };
+        let pending = known.iter_mut().find(|pending| pending.id == id)?;
+        pending.expire(now);
+        if pending.status == AuthorizationStatus::Pending && is_set(&pending.credential) {
+            pending.status = AuthorizationStatus::Completed;
+        }
+        Some(self.shown(pending))
+    }
+
+    /// Ends a pending authorization. Returns whether there was one.
+    pub(super) fn end(&self, principal: &str, id: &str, status: AuthorizationStatus) -> bool {
+        let mut of_principals = self.lock();
+        let known = of_principals.get_mut(principal).into_iter().flatten();
+        let is_meant = |pending: &&mut Pending| pending.id == id && pending.status == AuthorizationStatus::Pending;
+        known.into_iter().find(is_meant).map(|pending| pending.status = status).is_some()
+    }
+
+    /// The execution did not lack the credential any more.
+    pub(super) fn complete(&self, principal: &str, execution: &Key) {
+        let mut of_principals = self.lock();
+        for pending in of_principals.get_mut(principal).into_iter().flatten() {
+            if pending.execution.as_ref() == Some(execution) && pending.status == AuthorizationStatus::Pending {
+                pending.status = AuthorizationStatus::Completed;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use toolcell_core::record::Timestamp;
+
+    use super::super::samples::{Sample, TOKEN};
+    use super::{AUTHORIZATIONS_MAX, AuthorizationStatus, Authorizations, Key, PENDING_TIME, Requirement};
+
+    #[test]
+    fn an_authorization_is_seen_by_its_principal_only_and_ends_once() {
+        let requirement = Requirement::of(&Sample::new().permission).unwrap();
+        let authorizations = Authorizations::new("https://tools.example.com/authorizations/".to_owned());
+        let (anna, now) = (Arc::from("anna"), Timestamp::now());
+        let key = |id: &str| Key { run_id: "r".to_owned(), execution_id: id.to_owned() };
+        let open = |execution: Option<&Key>| authorizations.open(&anna, execution, &requirement, now).unwrap();
+        let poll = |principal: &str, id: &str, now, has: bool| {
+            let is_set = |name: &str| has && name == TOKEN;
+            authorizations.poll(principal, id, now, is_set).map(|authorization| authorization.status)
+        };
+        let first = open(Some(&key("1")));
+        assert_eq!(first, open(Some(&key("1"))));
+        assert_eq!(first.url, format!("https://tools.example.com/authorizations/{}", first.id));
+        assert!(first.id.len() == 32 && first.id != open(Some(&key("2"))).id && open(None).id != open(None).id);
+        assert_eq!(poll("anna", &first.id, now, false), Some(AuthorizationStatus::Pending));
+        assert_eq!((poll("bert", &first.id, now, true), poll("anna", "no id", now, true)), (None, None));
+        assert_eq!(poll("anna", &first.id, now, true), Some(AuthorizationStatus::Completed));
+        assert!(!authorizations.end("anna", &first.id, AuthorizationStatus::Failed));
+        let second = open(Some(&key("2")));
+        let late = now.plus(PENDING_TIME + Duration::from_secs(1));
+        assert_eq!(poll("anna", &second.id, late, true), Some(AuthorizationStatus::Expired));
+        let third = open(Some(&key("3")));
+        assert!(!authorizations.end("bert", &third.id, AuthorizationStatus::Failed));
+        assert!(authorizations.end("anna", &third.id, AuthorizationStatus::Failed));
+        assert_eq!(poll("anna", &third.id, now, true), Some(AuthorizationStatus::Failed));
+        let fourth = open(Some(&key("4")));
+        authorizations.complete("anna", &key("4"));
+        assert_eq!(poll("anna", &fourth.id, now, false), Some(AuthorizationStatus::Completed));
+        for _ in 0..2 * AUTHORIZATIONS_MAX {
+            open(None);
+        }
+        assert!(poll("anna", &fourth.id, now, false).is_none());
+        assert_eq!(authorizations.lock()["anna"].len(), AUTHORIZATIONS_MAX);
+    }
+}

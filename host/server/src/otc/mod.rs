@@ -1,0 +1,310 @@
+//! The state behind a server of Open Tool Calling, without its transport: which tools there are, which execution ran
+//! already, and which authorization a call waits for (requirements 2.3, O-19). A [`Worker`] knows an Arcade engine by its
+//! token.
+//!
+//! A method takes what a client sent, and gives the status and the JSON of the answer. The call itself is a function of the
+//! caller's, so that it goes through the same pipeline as through every other door.
+
+mod authorizations;
+mod digest;
+mod executions;
+mod registration;
+mod token;
+mod worker;
+
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::{Value, json};
+use toolcell_core::record::{CallRecord, ErrorClass, Refusal, Timestamp};
+use toolcell_core::secret::SecretValue;
+use toolcell_dialect::Listed;
+use toolcell_dialect::otc::{
+    AuthorizationStatus, Mode, Named, Names, Reading, Reply, Request, Requirement, definition, refused, result, secrets,
+};
+
+use authorizations::Authorizations;
+use digest::Body;
+use executions::{Ended, Executions, Key};
+
+pub use registration::Registration;
+pub use token::WorkerSecret;
+pub use worker::{ENGINE, Worker};
+
+/// The settings of a service.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How exactly requests have to be what the format demands.
+    pub reading: Reading,
+    /// What the address of an authorization begins with, before its id.
+    pub authorizations: String,
+    /// What the address of a payload begins with, before its digest; `None` for the host's own URIs.
+    pub artifacts: Option<String>,
+    /// Whether all clients are the operator's own programs, which may see `developer_message` (O-18).
+    pub is_for_developers: bool,
+}
+
+/// An answer to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code of HTTP.
+    pub status: u16,
+    /// JSON.
+    pub body: Arc<str>,
+}
+
+impl Answer {
+    fn new(status: u16, body: &Value) -> Self {
+        Self { status, body: body.to_string().into() }
+    }
+
+    /// The answer to a request that led to no call: a response, because a client expects one.
+    fn refused(status: u16, refusal: &Refusal, mode: Mode, execution_id: &str) -> Self {
+        Self::new(status, &refused(refusal, &Reply::new(mode, execution_id)))
+    }
+}
+
+/// A call that a request asks for.
+#[derive(Clone, Debug)]
+pub struct ParsedCall {
+    /// Who calls, as the transport authenticated it.
+    pub principal: Arc<str>,
+    /// The tool as the request names it: `Toolkit.Tool`.
+    pub requested: String,
+    /// The tool, or the refusal that the record of the call ends in. The component has to be the named version.
+    pub tool: Result<Named, Refusal>,
+    /// The arguments as they were sent.
+    pub input: String,
+    /// `execution_id`, for `native_call_id`.
+    pub execution_id: Option<String>,
+    pub run_id: Option<String>,
+    /// The user for whom the caller acts, as the caller says.
+    pub user_id: Option<String>,
+    /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
+    pub secrets: Vec<(String, SecretValue)>,
+    /// The number of secrets that the tool does not declare, and that go nowhere.
+    pub ignored_secrets: usize,
+}
+
+/// The tools of a service.
+#[derive(Default)]
+struct Tools {
+    tools: Vec<Tool>,
+    names: Names,
+}
+
+/// One tool of a service, in the terms of each format.
+pub struct Tool {
+    named: Named,
+    /// In the order of [`Mode::ALL`].
+    definitions: Vec<(Mode, Value)>,
+    secrets: Vec<String>,
+    requirement: Option<Requirement>,
+    expects_artifact: bool,
+}
+
+impl Tool {
+    /// Describes a tool.
+    pub fn new(listed: &Listed<'_>) -> Self {
+        let contract = listed.declaration.output_contract.as_ref();
+        Self {
+            named: Named::of(listed.declaration, listed.component),
+            definitions: Mode::ALL.iter().map(|mode| (*mode, definition(listed, *mode))).collect(),
+            secrets: secrets(listed.permission).into_iter().map(str::to_owned).collect(),
+            requirement: Requirement::of(listed.permission),
+            expects_artifact: contract.is_some_and(|contract| !contract.artifact_expectations.is_empty()),
+        }
+    }
+
+    fn definition(&self, mode: Mode) -> Option<&Value> {
+        self.definitions.iter().find_map(|(known, definition)| (*known == mode).then_some(definition))
+    }
+
+    /// What a request brings for the credentials of the tool, and the number of secrets that it brings for none: those go
+    /// nowhere (OTC-Q-07).
+    fn secrets_of(&self, request: &Request) -> (Vec<(String, SecretValue)>, usize) {
+        let is_declared = |name: &str| self.secrets.iter().any(|known| known == name) || !guard!("otc_secrets");
+        let given = request.secrets.iter().filter(|(name, _)| is_declared(name)).cloned();
+        let mut secrets: Vec<_> = given.collect();
+        let ignored = request.secrets.len() - secrets.len();
+        let token = self.requirement.as_ref().zip(request.token.clone());
+        secrets.extend(token.map(|(requirement, token)| (requirement.credential.clone(), token)));
+        (secrets, ignored)
+    }
+}
+
+/// Serves tools to clients of Open Tool Calling. What it remembers of calls outlives a change of its tools.
+pub struct Service {
+    settings: Settings,
+    tools: RwLock<Arc<Tools>>,
+    executions: Executions,
+    authorizations: Authorizations,
+}
+
+impl Service {
+    /// Serves no tools yet.
+    pub fn new(settings: Settings) -> Self {
+        let authorizations = Authorizations::new(settings.authorizations.clone());
+        Self { settings, tools: RwLock::default(), executions: Executions::default(), authorizations }
+    }
+
+    /// Replaces the tools. Calls that run go on with those that they began with.
+    pub fn offer(&self, tools: Vec<Tool>) {
+        let names = Names::new(tools.iter().map(|tool| tool.named.clone()).collect());
+        *self.tools.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Tools { tools, names });
+    }
+
+    fn tools(&self) -> Arc<Tools> {
+        Arc::clone(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The definitions of the tools that `is_listed` (OTC-D-15).
+    pub fn list(&self, mode: Mode, is_listed: impl Fn(&Named) -> bool) -> Answer {
+        let tools = self.tools();
+        let listed = tools.tools.iter().filter(|tool| is_listed(&tool.named));
+        Answer::new(200, &json!(listed.filter_map(|tool| tool.definition(mode)).collect::<Vec<_>>()))
+    }
+
+    /// The tool with this fully qualified name.
+    pub fn find(&self, name: &str) -> Option<Named> {
+        let tools = self.tools();
+        tools.names.find(name).and_then(|at| tools.tools.get(at)).map(|tool| tool.named.clone())
+    }
+
+    /// The definition of the tool with this fully qualified name.
+    pub fn definition(&self, name: &str, mode: Mode) -> Answer {
+        let tools = self.tools();
+        let tool = tools.names.find(name).and_then(|at| tools.tools.get(at));
+        match tool.and_then(|tool| tool.definition(mode)) {
+            Some(definition) => Answer::new(200, definition),
+            None => {
+                let refusal =
+                    Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no tool of that name here");
+                Answer::refused(404, &refusal, mode, "")
+            }
+        }
+    }
+
+    /// Reads a request to call a tool. Fails with the answer to what is none.
+    pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
+        Request::read(text, mode, self.settings.reading).map_err(|refusal| Answer::refused(400, &refusal, mode, ""))
+    }
+
+    /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
+    /// of a run: the same request again gets the same answer, also while the first one runs (OTC-Q-02). It gives `None` if
+    /// the host lost the call.
+    pub async fn execute<F, R>(&self, principal: &Arc<str>, request: Request, mode: Mode, call: F) -> Answer
+    where
+        F: FnOnce(ParsedCall) -> R,
+        R: Future<Output = Option<CallRecord>>,
+    {
+        let Some(execution_id) = request.execution_id.clone() else {
+            return self.run(principal, request, None, mode, call).await.0;
+        };
+        let key = Key { run_id: request.run_id.clone().unwrap_or_default(), execution_id };
+        match self.executions.claim(principal, &key, Body::of(&request, mode)).await {
+            Ok(ticket) => {
+                let (answer, ended) = self.run(principal, request, Some(&key), mode, call).await;
+                ticket.end(ended);
+                answer
+            }
+            Err(Ended::Answered(answer)) => answer,
+            Err(Ended::Refused(status, refusal)) => Answer::refused(status, &refusal, mode, &key.execution_id),
+        }
+    }
+
+    /// Makes the call. Also returns how its execution id is used up; `None` if the same id may be used again.
+    async fn run<F, R>(
+        &self,
+        principal: &Arc<str>,
+        request: Request,
+        key: Option<&Key>,
+        mode: Mode,
+        call: F,
+    ) -> (Answer, Option<Answer>)
+    where
+        F: FnOnce(ParsedCall) -> R,
+        R: Future<Output = Option<CallRecord>>,
+    {
+        let tools = self.tools();
+        let found = tools.names.resolve(&request.tool);
+        let tool = found.as_ref().ok().and_then(|at| tools.tools.get(*at));
+        let unknown = || Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no such tool here");
+        let (secrets, ignored_secrets) = tool.map(|tool| tool.secrets_of(&request)).unwrap_or_default();
+        let parsed = ParsedCall {
+            principal: Arc::clone(principal),
+            requested: format!("{}.{}", request.tool.toolkit, request.tool.name),
+            tool: match (&found, tool) {
+                (Ok(_), Some(tool)) => Ok(tool.named.clone()),
+                (Err(refusal), _) => Err(refusal.clone()),
+                (Ok(_), None) => Err(unknown()),
+            },
+            secrets,
+            ignored_secrets,
+            input: request.inputs,
+            execution_id: request.execution_id,
+            run_id: request.run_id,
+            user_id: request.user_id,
+        };
+        let Some(record) = call(parsed).await else {
+            let lost = Refusal::host_fault("the call was lost; it is not repeated, because it may have had effects");
+            let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
+            let answer = Answer::refused(500, &lost, mode, id);
+            return (answer.clone(), Some(answer));
+        };
+        let missing = tool.and_then(|tool| tool.requirement.as_ref());
+        let missing = missing.filter(|requirement| requirement.is_missing_in(&record.result));
+        let opened = missing.map(|needed| self.authorizations.open(principal, key, needed, Timestamp::now()));
+        let authorization = match opened.transpose() {
+            Ok(authorization) => authorization,
+            Err(refusal) => {
+                let id = key.map(|key| key.execution_id.as_str()).unwrap_or_default();
+                return (Answer::refused(500, &refusal, mode, id), None);
+            }
+        };
+        if let (None, Some(key)) = (missing, key) {
+            self.authorizations.complete(principal, key);
+        }
+        let id = key.map_or_else(|| record.invocation.invocation_id.to_string(), |key| key.execution_id.clone());
+        let reply = Reply {
+            expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
+            artifacts: self.settings.artifacts.as_deref(),
+            authorization: missing.zip(authorization.as_ref()),
+            is_for_developers: self.settings.is_for_developers,
+            ..Reply::new(mode, &id)
+        };
+        let answer = Answer::new(200, &result(&record.invocation, &record.result, &reply));
+        // If the tool never ran, the same request may come again once the authorization is there.
+        let has_run = record.invocation.started_at().is_some() && guard!("otc_ran");
+        let ended = (missing.is_none() || has_run).then(|| answer.clone());
+        (answer, ended)
+    }
+
+    /// The status of an authorization of `principal`. `is_set` says whether the host has a credential of that name by now.
+    pub fn authorization(&self, principal: &str, id: &str, mode: Mode, is_set: impl Fn(&str) -> bool) -> Answer {
+        match self.authorizations.poll(principal, id, Timestamp::now(), is_set) {
+            Some(authorization) => Answer::new(200, &authorization.to_value(mode)),
+            None => {
+                let message = "there is no authorization of that id; it may have been too long ago";
+                let refusal = Refusal::new(ErrorClass::InvalidArguments, "unknown_authorization", message);
+                Answer::refused(404, &refusal, mode, "")
+            }
+        }
+    }
+
+    /// Ends an authorization that is pending, as the operator says. Returns whether there was one.
+    pub fn end_authorization(&self, principal: &str, id: &str, status: AuthorizationStatus) -> bool {
+        self.authorizations.end(principal, id, status)
+    }
+
+    /// Reads the definition of a tool that `principal` registers. `may_install` says whether it may add tools.
+    pub fn register(&self, text: &str, mode: Mode, may_install: bool) -> Registration {
+        registration::read(text, mode, may_install, &self.tools().names)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../dialect/src/otc/samples.rs"]
+mod samples;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+use serde_json::json;
+use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
+use toolcell_dialect::otc::Mode;
+
+use super::{Answer, WorkerSecret};
+
+/// The principal of all calls of an engine.
+pub const ENGINE: &str = "arcade:engine";
+
+/// What an Arcade engine asks of a worker beside calls, and who is an engine.
+#[derive(Debug)]
+pub struct Worker(WorkerSecret);
+
+impl Worker {
+    /// Serves the engine that has the secret.
+    pub fn new(secret: WorkerSecret) -> Self {
+        Self(secret)
+    }
+
+    /// `GET /worker/health`, which needs no token, of a worker with so many `tools`.
+    pub fn health(&self, tools: usize) -> Answer {
+        Answer::new(200, &json!({ "status": "ok", "tool_count": tools.to_string() }))
+    }
+
+    /// The answer to a request for any other route that has no right token. `authorization` is the value of that header.
+    pub fn refusal(&self, authorization: Option<&str>) -> Option<Answer> {
+        let why = self.0.verify(authorization, Timestamp::now()).err()?;
+        let refusal = Refusal::new(ErrorClass::PermissionDenied, "unauthorized", why);
+        Some(Answer::refused(401, &refusal, Mode::Arcade, ""))
+    }
+}

@@ -1,0 +1,98 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::Resource;
+use serde_json::Value;
+use toolcell_core::record::{PersistedRef, ResultPersistence, ResultProvenance};
+use toolcell_dialect::mcp;
+
+/// Maximum number of payloads that one client can read; new ones displace the oldest, which stay on disk.
+const PAYLOADS_MAX: usize = 1_000;
+
+/// The payloads that results referred one client to. It can read no others, even if it guesses a digest.
+#[derive(Debug, Default)]
+pub(super) struct ReadablePayloads {
+    readable: Mutex<VecDeque<Shelved>>,
+    /// The URIs of the payloads that were displaced last, to tell them from unknown ones.
+    displaced: Mutex<VecDeque<String>>,
+}
+
+/// One payload.
+#[derive(Clone, Debug)]
+pub(super) struct Shelved {
+    pub(super) link: Resource,
+    /// The digest of the payload's bytes.
+    pub(super) digest: String,
+    /// The provenance of the result that refers to the payload.
+    pub(super) provenance: Arc<ResultProvenance>,
+}
+
+impl ReadablePayloads {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Shelved>> {
+        self.readable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the payloads that a result refers to.
+    pub(super) fn put(&self, persistence: &[ResultPersistence], provenance: &ResultProvenance) {
+        let mut references = persistence.iter().filter_map(|kept| kept.persisted_ref.as_ref()).peekable();
+        // Most results refer to none.
+        if references.peek().is_some() {
+            let provenance = Arc::new(provenance.clone());
+            references.for_each(|reference| self.put_one(reference, &provenance));
+        }
+    }
+
+    /// Names the payloads that are artifacts as their tool did.
+    pub(super) fn name(&self, artifact_refs: &[Value]) {
+        if artifact_refs.is_empty() {
+            return;
+        }
+        let mut shelf = self.lock();
+        for artifact in artifact_refs {
+            let text = |field: &str| artifact.get(field).and_then(Value::as_str);
+            let found = shelf.iter_mut().find(|shelved| text("digest") == Some(shelved.digest.as_str()));
+            if let (Some(shelved), Some(name)) = (found, text("name")) {
+                name.clone_into(&mut shelved.link.name);
+            }
+        }
+    }
+
+    fn put_one(&self, reference: &PersistedRef, provenance: &Arc<ResultProvenance>) {
+        let mut shelf = self.lock();
+        shelf.retain(|shelved| shelved.digest != reference.digest);
+        if shelf.len() >= PAYLOADS_MAX
+            && let Some(oldest) = shelf.pop_front()
+        {
+            let mut displaced = self.displaced.lock().unwrap_or_else(PoisonError::into_inner);
+            displaced.push_back(oldest.link.uri.clone());
+            if displaced.len() > PAYLOADS_MAX {
+                displaced.pop_front();
+            }
+        }
+        shelf.push_back(Shelved {
+            link: mcp::payload_link(reference),
+            digest: reference.digest.clone(),
+            provenance: Arc::clone(provenance),
+        });
+    }
+
+    /// Lists the payloads, newest first.
+    pub(super) fn list(&self) -> Vec<Resource> {
+        self.lock().iter().rev().map(|shelved| shelved.link.clone()).collect()
+    }
+
+    /// Whether the client may read any payload.
+    pub(super) fn has_any(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// Whether the payload with this URI could be read until others displaced it.
+    pub(super) fn has_expired(&self, uri: &str) -> bool {
+        self.displaced.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|displaced| displaced == uri)
+    }
+
+    /// Returns the payload with this URI.
+    pub(super) fn find(&self, uri: &str) -> Option<Shelved> {
+        self.lock().iter().find(|shelved| shelved.link.uri == uri).cloned()
+    }
+}

@@ -1,0 +1,576 @@
+#![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcell_core::record::{CallRecord, ErrorClass, Refusal, ToolResult};
+use toolcell_dialect::mcp::{self, Level};
+use ulid::Ulid;
+
+use super::asking::{Ask, AskChannel};
+use super::call::{Caller, Incoming, Running, Seen, Step, revision};
+use super::exchange;
+use super::frames::NotPending;
+use super::held::HeldCallKey;
+use super::loading::ToldOfLoad;
+use super::loads::Loads;
+use super::notices::Wanted;
+use super::offer::Offer;
+use super::payloads::{ReadablePayloads, Shelved};
+use super::reading::is_missing;
+use super::sent::Sent;
+use super::tasks::TASK_AFTER;
+use super::{Offering, Server};
+
+/// Maximum size of a payload in one response, in bytes.
+const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
+/// Maximum size of a part of a larger payload in one response, in bytes.
+const PART_BYTES_MAX: u64 = 8 << 20;
+
+/// The identity of a client.
+pub(super) struct Identity {
+    /// The caller; `None` if the transport cannot tell.
+    pub(super) actor: Option<Arc<str>>,
+    /// The owner of the calls: the principal, or the connection if there is only one.
+    pub(super) owner: Arc<str>,
+    /// Whether the connection counts as a session in revisions without sessions.
+    pub(super) lasts: bool,
+    pub(super) shelf: Arc<ReadablePayloads>,
+    /// The tools that the owner has loaded without a session.
+    pub(super) loads: Arc<Loads>,
+}
+
+/// Maximum cancellations of unknown requests that a session puts on record.
+const UNKNOWN_CANCELS_MAX: u32 = 1_000;
+/// Maximum characters of the id of such a request on record.
+const ID_CHARS_MAX: usize = 128;
+
+/// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
+/// wants.
+pub(super) struct Session {
+    pub(super) server: Arc<Server>,
+    pub(super) identity: Identity,
+    /// The name of the session in records and in remembered approvals.
+    id: Arc<str>,
+    /// The tools that the session has loaded.
+    loads: Loads,
+    /// The minimum log level that a client of 2025-11-25 set.
+    level: AtomicU8,
+    /// How many cancellations of unknown requests are on record.
+    unknown_cancels: AtomicU32,
+    pub(super) told_of_load: ToldOfLoad,
+    /// Stops the background tasks of the session.
+    ended: CancellationToken,
+    _ends: DropGuard,
+}
+
+impl Session {
+    pub(super) fn new(server: Arc<Server>, identity: Identity) -> Self {
+        let ended = CancellationToken::new();
+        let _ends = ended.clone().drop_guard();
+        let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
+        let (unknown_cancels, told_of_load) = (AtomicU32::new(0), ToldOfLoad::default());
+        Self { server, identity, id, loads: Loads::default(), level, unknown_cancels, told_of_load, ended, _ends }
+    }
+
+    /// The current offering.
+    pub(super) fn offering(&self) -> Arc<Offering> {
+        self.server.offering()
+    }
+
+    /// Puts on record that the client canceled a request or a task that there is not. The client chooses the id, and how
+    /// many it cancels: each becomes two lines of the log, which is bounded.
+    pub(super) async fn tell_unknown_cancel(&self, offering: &Offering, id: &str, session: Option<String>) {
+        let next =
+            |told: u32| (told < UNKNOWN_CANCELS_MAX || !guard!("unknown_cancels")).then(|| told.saturating_add(1));
+        let told = self.unknown_cancels.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if told.is_ok() {
+            let id: String = id.chars().take(ID_CHARS_MAX).collect();
+            offering.host.announce_unknown_cancel(&id, session).await;
+        }
+    }
+
+    /// The payloads that the client may read.
+    pub(super) fn payloads(&self) -> &ReadablePayloads {
+        &self.identity.shelf
+    }
+
+    /// The tools that the caller of this request has loaded: in its session, or, in 2026-07-28 over HTTP, which has no
+    /// sessions, as the same principal.
+    pub(super) fn loads(&self, context: &RequestContext<RoleServer>) -> &Loads {
+        let old = revision(context) < ProtocolVersion::V_2026_07_28;
+        if old { &self.loads } else { self.lasting_loads() }
+    }
+
+    fn lasting_loads(&self) -> &Loads {
+        if self.identity.lasts { &self.loads } else { &self.identity.loads }
+    }
+
+    /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
+    pub(super) fn surface_id(&self, offering: &Offering, context: &RequestContext<RoleServer>) -> Arc<str> {
+        let (shared, loads) = (offering.offers.surface().id(), self.loads(context));
+        match loads.count() {
+            0 => Arc::clone(shared),
+            count if std::ptr::eq(loads, &self.loads) => format!("{shared}/{}/{count}", self.id).into(),
+            count => format!("{shared}/{}/{count}", self.identity.owner).into(),
+        }
+    }
+
+    fn wanted(&self, context: &RequestContext<RoleServer>) -> Wanted {
+        Wanted { progress: context.meta.get_progress_token(), logs: self.least_level(context) }
+    }
+
+    /// The minimum log level of messages for the client of this request; `None` if it wants none.
+    pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<Level> {
+        // 2026-07-28 has no sessions: each request carries its own log level.
+        match revision(context) >= ProtocolVersion::V_2026_07_28 {
+            true => context.meta.log_level().map(mcp::log_level),
+            false => self.level(),
+        }
+    }
+
+    fn level(&self) -> Option<Level> {
+        use Level::{Alert, Critical, Debug, Emergency, Error, Info, Notice, Warning};
+        let level = self.level.load(Ordering::Relaxed);
+        [Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency]
+            .into_iter()
+            .find(|known| *known as u8 == level)
+    }
+
+    /// The name of the session in records: that of the calls of this request.
+    pub(super) fn session_ref(&self, context: &RequestContext<RoleServer>) -> Option<String> {
+        super::call::session(&self.offering().approvals, &self.caller(context))
+    }
+
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let lasts = self.identity.lasts || revision(context) < ProtocolVersion::V_2026_07_28;
+        Caller {
+            actor: self.identity.actor.clone(),
+            session: lasts.then(|| Arc::clone(&self.id)),
+            gone: super::gone(context),
+        }
+    }
+
+    /// Begins a call, or resumes a held one that this request refers to.
+    fn enter(
+        &self,
+        params: CallToolRequestParams,
+        seen: &Seen<'_>,
+    ) -> Result<(Running, HeldCallKey, Option<Ask>), ErrorData> {
+        let Sent { arguments, lease } = match (Sent::with(seen.context), &params.arguments) {
+            (Some(sent), _) => sent,
+            (None, None) => Sent::new("{}", None),
+            // rmcp also accepts params as an array, in which the outline finds no arguments.
+            (None, Some(_)) => {
+                let why = "the arguments cannot be read: send params as a JSON object with a name and arguments";
+                return Err(ErrorData::invalid_params(why, None));
+            }
+        };
+        let words =
+            HeldCallKey { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
+        if let Some(state) = &params.request_state {
+            let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
+            let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
+            let open = held.ask.answer(params.input_responses.as_ref()).err();
+            return Ok((held.running, words, open));
+        }
+        if seen.channel == AskChannel::Return
+            && let Some(held) = self.server.held.take_same(&words)
+        {
+            return Ok((held.running, words, Some(held.ask)));
+        }
+        let offering = self.server.offering();
+        let offer = offering.offers.find(&words.tool).map(Arc::as_ref);
+        if !seen.tasks && offer.as_ref().is_ok_and(|offer| offer.needs_task) && self.offers_tasks(seen) {
+            let required = ClientCapabilities::builder().enable_tasks().build();
+            return Err(ErrorData::missing_required_client_capability(required));
+        }
+        let loaded = offer.as_ref().is_ok_and(|offer| offer.is_loaded(self.loads(seen.context)));
+        let (input, lease, responses) = (words.arguments.clone(), words.lease.clone(), params.input_responses);
+        let surface = self.surface_id(&offering, seen.context);
+        let incoming = Incoming { name: &words.tool, input, lease, responses, offer, loaded, surface, seen };
+        Ok((self.server.begin(&offering, incoming), words, None))
+    }
+
+    /// Whether a client could ask for tasks: earlier revisions have no such extension.
+    fn offers_tasks(&self, seen: &Seen<'_>) -> bool {
+        self.server.tasks.is_some() && revision(seen.context) >= ProtocolVersion::V_2026_07_28
+    }
+
+    /// Drives a call until there is a response. `open` is the unanswered question of a held call.
+    async fn answer(
+        &self,
+        mut running: Running,
+        words: HeldCallKey,
+        open: Option<Ask>,
+        seen: &Seen<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
+        let mut open = match open {
+            Some(mut ask) if !running.has_ended() => ask.is_open().await.then_some(ask),
+            _ => None,
+        };
+        let mut defers = seen.tasks;
+        loop {
+            let ask = match open.take() {
+                Some(ask) => Some(ask),
+                None => match step(&mut running, seen, defers).await.map_err(lost)? {
+                    Some(Step::Done(record)) => {
+                        let offering = Arc::clone(running.offering());
+                        return self.result(*record, &offering, &words.tool, seen).await;
+                    }
+                    Some(Step::Asks(ask)) => Some(ask),
+                    None => None,
+                },
+            };
+            // A person may take long to approve. What a tool asks at once is answered before there is a task (SEP-2663).
+            let ask = match ask {
+                Some(ask) if !(defers && ask.is_approval()) => ask,
+                ask => match self.defer(running, ask, seen.channel) {
+                    Ok(created) => return Ok(created.into()),
+                    Err(refused) => {
+                        let (same, ask) = *refused;
+                        (running, defers) = (same, false);
+                        let Some(ask) = ask else { continue };
+                        ask
+                    }
+                },
+            };
+            match self.server.held.has_room(&words.owner) {
+                Ok(()) => return self.hold(running, ask, words, seen).map_err(lost),
+                Err(refusal) => ask.refuse(refusal.message),
+            }
+        }
+    }
+
+    /// Holds a call that waits for an answer, and returns the response that tells the client how to continue.
+    fn hold(
+        &self,
+        running: Running,
+        ask: Ask,
+        words: HeldCallKey,
+        seen: &Seen<'_>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let held = &self.server.held;
+        let (questions, meta) = (ask.questions(), ask.meta());
+        if let (AskChannel::Return, Ask::Approval { prompt, .. }) = (seen.channel, &ask) {
+            // That of a client with tasks was announced already.
+            if !seen.tasks {
+                (self.server.settings.announcer)(prompt);
+            }
+            let (id, expires_at) = (prompt.invocation_id().to_string(), prompt.expires_at().to_string());
+            held.hold(running.leave(), ask, words)?;
+            return Ok(mcp::approval_pending(&id, &expires_at, meta).into());
+        }
+        let state = held.hold(running.leave(), ask, words)?;
+        Ok(mcp::input_required(questions, &state, meta).into())
+    }
+
+    async fn result(
+        &self,
+        record: CallRecord,
+        offering: &Offering,
+        tool: &str,
+        seen: &Seen<'_>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut result = record.result;
+        let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
+        self.identity.shelf.put(&record.persistence, &result.provenance);
+        self.identity.shelf.name(&result.artifact_refs);
+        fill_structured(offering, offer, &mut result).await;
+        offering.offers.surface().selection().fit(&mut result.model_facing_content);
+        Ok(mcp::call_result(&result, &revision(seen.context)).into())
+    }
+
+    pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
+        let (revision, capabilities) = (revision(context), context.client_capabilities());
+        let has_tasks = capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks);
+        let tasks = has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
+        let channel = match AskChannel::of(&self.server.offering().approvals, &revision, capabilities.as_ref()) {
+            // The task says what it waits for.
+            AskChannel::Wait if tasks => AskChannel::Return,
+            channel => channel,
+        };
+        Seen { channel, tasks, wanted: self.wanted(context), caller: self.caller(context), context }
+    }
+}
+
+/// The next step of a call; `None` if it `defers` and is not there in time.
+async fn step(running: &mut Running, seen: &Seen<'_>, defers: bool) -> Result<Option<Step>, Refusal> {
+    let mut step = std::pin::pin!(running.attend(seen));
+    if !defers {
+        return step.await.map(Some);
+    }
+    match tokio::time::timeout(TASK_AFTER, &mut step).await {
+        Ok(step) => step.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Restores structured output that was moved to a payload, if the tool declares an output schema, because clients
+/// refuse a result without it. The content stays a preview.
+pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: &mut ToolResult) {
+    let keeping = offering.host.keeping();
+    let promised = result.structured_content.is_none() && keeping.output && keeping.inline && offer.promises_output();
+    if !promised || result.is_error {
+        return;
+    }
+    let of_structured =
+        // Only a reference of the host: a tool could name any digest.
+        |block: &&toolcell_core::record::Content| {
+            block.is_persisted() && block.fields.get("of").is_some_and(|of| of == "structured_content")
+        };
+    let moved = result.content.iter().find(of_structured);
+    let digest = moved.and_then(|block| block.fields.get("persisted_ref")?.get("digest")?.as_str());
+    let bytes = match digest {
+        Some(digest) => offering.host.payload(digest, PAYLOAD_BYTES_MAX).await.ok(),
+        None => None,
+    };
+    result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().enable_logging();
+        let capabilities = match self.server.tasks {
+            Some(_) => capabilities.enable_tasks().build(),
+            None => capabilities.build(),
+        };
+        let implementation = Implementation::new("toolcell", env!("CARGO_PKG_VERSION")).with_title("toolcell");
+        ServerConfig::new(capabilities).with_server_info(implementation)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.loaded(&context, context.meta.get_progress_token()).await?;
+        let offering = self.offering();
+        let tools = offering.offers.listed(self.loads(&context)).into_iter().map(|tool| offering.shown(tool));
+        let own = offering.can_persist().then(mcp::read_result);
+        let mut listed = ListToolsResult::with_all_items(tools.chain(own).collect());
+        listed.meta = Some(mcp::surface(&self.surface_id(&offering, &context)));
+        Ok(listed)
+    }
+
+    /// Returns the tool whose schema rmcp checks the headers against that repeat arguments.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.server.offering().offers.described(name)
+    }
+
+    /// Fails, because the server has no prompts and announces none.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // Boxed, because the future is moved several times before it runs.
+        Box::pin(async move {
+            // The tool's own progress must not begin below that of the load.
+            self.loaded(&context, None).await?;
+            if let Some(answer) = self.discover(&params.name, &context).await {
+                return Ok(answer.into());
+            }
+            if let Some(answer) = self.read_back(&params.name, &context).await {
+                return Ok(answer.into());
+            }
+            let seen = self.seen(&context);
+            let (running, words, open) = self.enter(params, &seen)?;
+            self.answer(running, words, open, &seen).await
+        })
+        .await
+    }
+
+    async fn get_task(
+        &self,
+        params: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.loaded(&context, None).await?;
+        self.look_at_task(&params.task_id, &context).await
+    }
+
+    async fn update_task(
+        &self,
+        params: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.loaded(&context, None).await?;
+        self.answer_task(&params.task_id, &params.input_responses, &context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        params: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.loaded(&context, None).await?;
+        self.stop_task(&params.task_id, &context).await
+    }
+
+    /// Records a cancellation that comes too late, or names a request that there never was.
+    async fn on_cancelled(&self, canceled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        let Some(id) = canceled.request_id.filter(|_| context.extensions.get::<NotPending>().is_some()) else { return };
+        if let Some(mut load) = self.server.load_end()
+            && !load.wait().await
+        {
+            return;
+        }
+        let offering = self.offering();
+        let session = offering.approvals.session.clone().unwrap_or_else(|| format!("mcp:{}", self.id));
+        self.tell_unknown_cancel(&offering, &id.to_string(), Some(session)).await;
+    }
+
+    /// Handles unknown methods, and known methods with params that rmcp could not parse.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match request.method.as_str() {
+            "tools/call" => {
+                self.loaded(&context, None).await?;
+                let params = request.params.unwrap_or_default();
+                let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+                let Sent { arguments: input, lease } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
+                let message = "tools/call takes a name, and arguments that are a JSON object";
+                let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
+                let seen = self.seen(&context);
+                let offer = Err(refusal);
+                let offering = self.server.offering();
+                let surface = self.surface_id(&offering, &context);
+                let (responses, loaded, seen) = (None, false, &seen);
+                let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen };
+                let mut running = self.server.begin(&offering, incoming);
+                match Box::pin(running.attend(seen)).await {
+                    Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
+                    _ => Err(ErrorData::invalid_params(message, None)),
+                }
+            }
+            exchange::EXPORT => self.export(request, &context).await,
+            exchange::RUN => Box::pin(self.run_message(request, &context)).await,
+            "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+            }
+            // Methods of the older revision.
+            "initialize" | "logging/setLevel" if revision(&context) >= ProtocolVersion::V_2026_07_28 => {
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+            }
+            "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize" | "tasks/get"
+            | "tasks/update" | "tasks/cancel" => {
+                Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
+            }
+            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.identity.shelf.list()))
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let missing =
+            || ErrorData::resource_not_found("there is no such resource here", Some(json!({ "uri": params.uri })));
+        let (uri, from) = mcp::part_of(&params.uri).map_or((params.uri.as_str(), None), |(uri, at)| (uri, Some(at)));
+        let Shelved { link, digest, provenance } = self.identity.shelf.find(uri).ok_or_else(missing)?;
+        let host = Arc::clone(&self.server.offering().host);
+        // A client that asks for all of a large payload gets its first part, which says where the next one is.
+        let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
+        if !host.keeping().output {
+            let said = Some(json!({ "uri": params.uri, "state": "redacted" }));
+            return Err(ErrorData::resource_not_found("a setting of the operator keeps all output back", said));
+        }
+        let read = match from {
+            None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
+            Some(from) => {
+                let part = host.payload_part(&digest, from, PART_BYTES_MAX).await;
+                part.map(|bytes| mcp::payload_part(&link, from, bytes, &provenance))
+            }
+        };
+        match read {
+            Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
+            Err(error) if is_missing(&error) => Err(ErrorData::resource_not_found(
+                "the resource was removed from the host",
+                Some(json!({ "uri": params.uri, "state": "gone" })),
+            )),
+            Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
+        }
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut changes = self.server.changes.subscribe();
+        let (peer, ended) = (context.peer, self.ended.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = ended.cancelled() => return,
+                    changed = changes.changed() => {
+                        if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let (mut changes, mut loads) = (self.server.changes.subscribe(), self.lasting_loads().subscribe());
+        loop {
+            let changed = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.server.stop.cancelled() => return Ok(()),
+                changed = changes.changed() => changed,
+                changed = loads.changed() => changed,
+            };
+            if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn set_level(
+        &self,
+        params: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if revision(&context) >= ProtocolVersion::V_2026_07_28 {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "logging/setLevel", None));
+        }
+        self.level.store(mcp::log_level(params.level) as u8, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! Calls as the plain HTTP API asks about them: by their id and their caller.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell::Kept;
+use toolcell_core::journal::{Given, Summary};
+use toolcell_core::pool::STORE;
+use toolcell_core::record::{Answer, InvocationId, Refusal, ToolResult};
+
+use crate::Server;
+use crate::asking::AskChannel;
+
+use super::Tasks;
+use super::ended::Ended;
+use super::entry::Look;
+use super::stored::Stored;
+
+/// A call that is on record.
+pub(crate) enum Recorded {
+    /// It runs, or `waits` for an approval.
+    Runs {
+        tool_id: Option<String>,
+        waits: bool,
+    },
+    Ended(Box<RecordedEnd>),
+    /// The tool had an output that is on no disk.
+    NotKept,
+}
+
+pub(crate) struct RecordedEnd {
+    pub(crate) result: ToolResult,
+    pub(crate) status: String,
+    pub(crate) tool_id: String,
+    /// In causal order.
+    pub(crate) events: Vec<Value>,
+}
+
+impl Server {
+    /// What is on record of the call `id`; `None` if there is no such call of `actor`. Goes on with a call that was
+    /// approved while no process ran it.
+    pub(crate) async fn recorded(self: &Arc<Self>, id: InvocationId, actor: &str) -> Result<Option<Recorded>, Refusal> {
+        let Some(tasks) = &self.tasks else { return Ok(None) };
+        let record = tasks.record(id).await?;
+        let is_own = |owner: Option<&str>| owner == Some(actor) || !guard!("call_owner");
+        let text = |pointer| record.as_ref().and_then(|record| record.pointer(pointer)).and_then(Value::as_str);
+        if record.is_some() && !is_own(text("/invocation/actor_ref")) {
+            return Ok(None);
+        }
+        let tool_id = text("/invocation/tool_id").map(str::to_owned);
+        if record.as_ref().is_some_and(|record| record.get("result").is_some()) {
+            return Ok(record.and_then(ended));
+        }
+        let runs = |tool_id| Ok(Some(Recorded::Runs { tool_id, waits: false }));
+        if let (Some(_), Some(Look::Ended(found, _))) = (&record, tasks.look(id)) {
+            return Ok(Some(alone(&found, tool_id)));
+        }
+        match tasks.read(id).await? {
+            Stored::Waits(approval) if is_own(approval.actor_ref.as_deref()) => {
+                Ok(Some(Recorded::Runs { tool_id: Some(approval.tool_id), waits: true }))
+            }
+            Stored::Approved(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
+                let tool_id = Some(kept.approval.tool_id.clone());
+                self.go_on(tasks, &format!("{actor}\n{actor}"), kept, held, AskChannel::Wait);
+                runs(tool_id)
+            }
+            Stored::Over(kept, held) if is_own(kept.approval.actor_ref.as_deref()) => {
+                let tool_id = Some(kept.approval.tool_id.clone());
+                match self.end_orphan(&kept, held).await {
+                    Some(ended) => Ok(Some(alone(&ended, tool_id))),
+                    None => runs(tool_id),
+                }
+            }
+            Stored::Working if record.is_some() => runs(tool_id),
+            // It has ended since its record was read.
+            Stored::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
+            // A call that goes on after its approval has no line in the log before it starts.
+            Stored::Working => match tasks.approvals(move |store| store.kept(id)).await? {
+                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => runs(Some(kept.approval.tool_id)),
+                _ => Ok(None),
+            },
+            Stored::Ended(found) => match tasks.approvals(move |store| store.kept(id)).await? {
+                Some(kept) if is_own(kept.approval.actor_ref.as_deref()) => {
+                    Ok(Some(alone(&found, Some(kept.approval.tool_id))))
+                }
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Withdraws the approval of a call that no request of this process holds. Returns whether the call cannot run any
+    /// more.
+    pub(crate) async fn withdraw(&self, id: InvocationId) -> Result<bool, Refusal> {
+        match &self.tasks {
+            Some(tasks) if tasks.cancel(id) => Ok(true),
+            Some(tasks) => tasks.withdraw(id).await,
+            None => Ok(false),
+        }
+    }
+
+    /// The open questions about calls of `callers`.
+    pub(crate) async fn questions(&self, callers: &[Arc<str>]) -> Result<Vec<Summary>, Refusal> {
+        let Some(tasks) = self.tasks.as_ref().filter(|tasks| tasks.store.approvals.exists()) else {
+            return Ok(Vec::new());
+        };
+        let mut found = tasks.approvals(|store| store.list(false)).await?;
+        found.retain(|summary| is_of(summary.actor_ref.as_deref(), callers));
+        Ok(found)
+    }
+
+    /// The question about the call `id`; `None` if there is none about a call of `callers`.
+    pub(crate) async fn question(&self, id: InvocationId, callers: &[Arc<str>]) -> Result<Option<Kept>, Refusal> {
+        let Some(tasks) = self.tasks.as_ref().filter(|tasks| tasks.store.approvals.exists()) else { return Ok(None) };
+        let kept = tasks.approvals(move |store| store.kept(id)).await?;
+        Ok(kept.filter(|kept| is_of(kept.approval.actor_ref.as_deref(), callers)))
+    }
+
+    /// Answers the question about the call `id`. Goes on with the call here if no other process holds it.
+    pub(crate) async fn answer_question(self: &Arc<Self>, id: InvocationId, answer: Answer) -> Result<Given, Refusal> {
+        let Some(tasks) = &self.tasks else { return Ok(Given::Unknown) };
+        let given = tasks.approvals(move |store| store.answer(id, &answer)).await?;
+        if given != Given::Taken {
+            return Ok(given);
+        }
+        match tasks.read(id).await? {
+            Stored::Approved(kept, held) => {
+                let owner = kept.approval.actor_ref.clone().unwrap_or_default();
+                self.go_on(tasks, &format!("{owner}\n{owner}"), kept, held, AskChannel::Wait);
+            }
+            Stored::Over(kept, held) => _ = self.end_orphan(&kept, held).await,
+            _ => {}
+        }
+        Ok(given)
+    }
+}
+
+impl Tasks {
+    /// The record of the call `id`; that of a call that runs has no result.
+    async fn record(&self, id: InvocationId) -> Result<Option<Value>, Refusal> {
+        let store = Arc::clone(&self.store);
+        let read = STORE.run(move || store.calls.record(&id.to_string())).await;
+        let busy = |error: toolcell_core::pool::Unfinished| {
+            let message = format!("the log of calls cannot be read now: {error}; ask again later");
+            Refusal::new(toolcell_core::record::ErrorClass::RateLimited, "too_many_reads", message)
+        };
+        Ok(read.map_err(busy)??)
+    }
+}
+
+fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
+    callers.iter().any(|caller| actor == Some(&**caller)) || !guard!("question_owner")
+}
+
+/// A record of the log whose call has ended.
+fn ended(mut record: Value) -> Option<Recorded> {
+    let text = |pointer| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (status, tool_id) = (text("/invocation/status"), text("/invocation/tool_id"));
+    let events = record.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Ended { result, is_gone, .. } = Ended::read(record.take())?;
+    Some(match is_gone {
+        true => Recorded::NotKept,
+        false => Recorded::Ended(Box::new(RecordedEnd { result, status, tool_id, events })),
+    })
+}
+
+/// The end of a call of which only the result is known.
+fn alone(ended: &Ended, tool_id: Option<String>) -> Recorded {
+    let status = serde_json::json!(ended.result.status).as_str().unwrap_or_default().to_owned();
+    match ended.is_gone {
+        true => Recorded::NotKept,
+        false => Recorded::Ended(Box::new(RecordedEnd {
+            result: ended.result.clone(),
+            status,
+            tool_id: tool_id.unwrap_or_default(),
+            events: Vec::new(),
+        })),
+    }
+}

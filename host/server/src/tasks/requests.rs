@@ -1,0 +1,335 @@
+//! `tasks/get`, `tasks/update` and `tasks/cancel`.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
+use rmcp::service::RequestContext;
+use serde_json::json;
+use toolcell::CancelOutcome;
+use toolcell_core::approval::visible_json;
+use toolcell_core::journal::{Given, Keep};
+use toolcell_core::record::{AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, Timestamp, ToolError};
+use toolcell_dialect::mcp::{self, Said, TaskFacts};
+use ulid::Ulid;
+
+use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, user_at};
+use crate::call::{Running, revision};
+use crate::session::{Session, fill_structured};
+
+use super::ended::Ended;
+use super::entry::Look;
+use super::stored::Stored;
+use super::{Refused, TTL, Tasks};
+
+/// A task that a request names.
+struct Named<'a> {
+    tasks: &'a Arc<Tasks>,
+    id: InvocationId,
+    owner: String,
+    /// How its client's user is asked.
+    channel: AskChannel,
+    facts: TaskFacts,
+}
+
+impl Session {
+    /// Makes a task of a call; `ask` is its open question. Returns the call if it has to be answered otherwise.
+    pub(crate) fn defer(
+        &self,
+        running: Running,
+        ask: Option<Ask>,
+        channel: AskChannel,
+    ) -> Result<CreateTaskResult, Refused> {
+        let Some(tasks) = &self.server.tasks else { return Err(Box::new((running, ask))) };
+        let (asks, approval) = (ask.is_some(), ask.as_ref().and_then(Ask::approval_of));
+        let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
+        let created = began(id);
+        let facts = TaskFacts { id: name, created, updated: Timestamp::now(), ttl: TTL };
+        let by_client = channel == AskChannel::InputRequired;
+        let message = approval.filter(|_| !by_client).map(waits_elsewhere);
+        Ok(mcp::task_created(&facts, asks && by_client, message))
+    }
+
+    /// The owner of the tasks of this client. Other owners cannot name them.
+    fn task_owner(&self) -> String {
+        format!("{}\n{}", self.identity.owner, self.identity.actor.as_deref().unwrap_or_default())
+    }
+
+    /// The task `name`; the same error for one that does not exist, is too old, or belongs to another owner.
+    fn named(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<Named<'_>, ErrorData> {
+        let unknown = || {
+            let why = "there is no such task of yours: it never was, or its time is over; call the tool again";
+            ErrorData::invalid_params(why, None)
+        };
+        let new = revision(context) >= ProtocolVersion::V_2026_07_28;
+        let tasks = self.server.tasks.as_ref().filter(|_| new);
+        let tasks =
+            tasks.ok_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there are no tasks here", None))?;
+        let owner = self.task_owner();
+        let id = tasks.names.read(name, &owner).map_err(|error| internal(&Refusal::from(error)))?;
+        let id = id.ok_or_else(unknown)?;
+        let (created, now) = (began(id), Timestamp::now());
+        if created.plus(TTL) < now && !tasks.has(id) {
+            return Err(unknown());
+        }
+        let channel = self.seen(context).channel;
+        let facts = TaskFacts { id: name.to_owned(), created, updated: created, ttl: TTL };
+        Ok(Named { tasks, id, owner, channel, facts })
+    }
+
+    /// Answers `tasks/get`. Goes on with a call that was approved while no process ran it.
+    pub(crate) async fn look_at_task(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let mut named = self.named(name, context)?;
+        match named.tasks.look(named.id) {
+            Some(Look::Working(updated)) => {
+                named.facts.updated = updated;
+                Ok(mcp::task_working(&named.facts, None))
+            }
+            Some(Look::Asks { questions, meta, approval, updated }) => {
+                named.facts.updated = updated;
+                Ok(named.asks(|| (questions, meta), approval))
+            }
+            Some(Look::Ended(ended, updated)) => {
+                named.facts.updated = updated;
+                Ok(self.ended_task(&named.facts, &ended).await)
+            }
+            None => self.look_at_stored(named).await,
+        }
+    }
+
+    async fn look_at_stored(&self, mut named: Named<'_>) -> Result<GetTaskResult, ErrorData> {
+        match named.tasks.read(named.id).await.map_err(|refusal| internal(&refusal))? {
+            Stored::Working | Stored::Over(..) if named.tasks.has_lost(named.id) => {
+                Ok(mcp::task_failed(&named.facts, named.id, &not_kept("this one could not be written to the disk")))
+            }
+            Stored::Working => Ok(mcp::task_working(&named.facts, None)),
+            Stored::Waits(approval) => Ok(named.asks(|| question(&approval), Some(approval.invocation_id))),
+            Stored::Approved(kept, held) => {
+                self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
+                Ok(mcp::task_working(&named.facts, None))
+            }
+            Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
+                Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
+                None => Ok(mcp::task_working(&named.facts, None)),
+            },
+            Stored::Ended(ended) => {
+                named.facts.updated = ended.result.created_at;
+                Ok(self.ended_task(&named.facts, &ended).await)
+            }
+            Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(self.offering().keep))),
+        }
+    }
+
+    async fn ended_task(&self, facts: &TaskFacts, ended: &Ended) -> GetTaskResult {
+        if ended.is_gone {
+            return mcp::task_failed(facts, ended.result.invocation_id, &not_kept(KEPT_OFF));
+        }
+        let mut result = ended.result.clone();
+        self.identity.shelf.put(&ended.persistence, &result.provenance);
+        self.identity.shelf.name(&result.artifact_refs);
+        let offering = self.offering();
+        if let Ok(offer) = offering.offers.find(&ended.tool) {
+            fill_structured(&offering, offer, &mut result).await;
+        }
+        offering.offers.surface().selection().fit(&mut result.model_facing_content);
+        mcp::task_ended(facts, &result, ended.shut_down)
+    }
+
+    /// Answers `tasks/update`. Answers to questions that are not open are ignored.
+    pub(crate) async fn answer_task(
+        &self,
+        name: &str,
+        responses: &InputResponses,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let named = self.named(name, context)?;
+        // This client's user was not asked: the operator may have forbidden that.
+        if named.channel != AskChannel::InputRequired {
+            return Ok(());
+        }
+        let given = named.tasks.give(named.id, responses);
+        if given.map_err(|error| ErrorData::invalid_params(error.to_string(), None))? {
+            return Ok(());
+        }
+        let failed = |refusal: Refusal| internal(&refusal);
+        let Stored::Waits(approval) = named.tasks.read(named.id).await.map_err(failed)? else { return Ok(()) };
+        let Some(said) = mcp::response(Some(responses)) else { return Ok(()) };
+        self.answer_stored(&named, &approval, heeding_cut(said, approval.cut)).await?;
+        if let Stored::Approved(kept, held) = named.tasks.read(named.id).await.map_err(failed)? {
+            self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
+        }
+        Ok(())
+    }
+
+    /// Answers a call that waits in the journal. The process that goes on with it, if it is another one, finds the answer
+    /// there.
+    async fn answer_stored(&self, named: &Named<'_>, approval: &Approval, said: Said) -> Result<(), ErrorData> {
+        let Said { approved, always, edit, note, .. } = said;
+        if let (true, Some(edit)) = (approved, &edit) {
+            let checked = self.offering().host.check_edit(approval, edit).await;
+            checked.map_err(|why| {
+                let message =
+                    format!("the arguments as you changed them cannot run: {why}; the question is still open");
+                ErrorData::invalid_params(message, None)
+            })?;
+        }
+        let answer = Answer {
+            approved,
+            approver: user_at(approval.actor_ref.as_deref()),
+            channel: CHANNEL.to_owned(),
+            edit,
+            feedback: note,
+            always: always && approval.session.is_some(),
+            answered_at: Timestamp::now(),
+        };
+        let id = named.id;
+        match named.tasks.approvals(move |store| store.answer(id, &answer)).await {
+            // What was answered elsewhere first counts.
+            Ok(Given::Taken | Given::TooLate(_) | Given::Unknown) => Ok(()),
+            Ok(Given::OwnCall) => Err(ErrorData::invalid_params("a caller cannot approve its own call", None)),
+            Err(refusal) => Err(internal(&refusal)),
+        }
+    }
+
+    /// Answers `tasks/cancel`. A task that has ended stays as it is, which is on record.
+    pub(crate) async fn stop_task(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        let offering = self.offering();
+        let named = match self.named(name, context) {
+            Ok(named) => named,
+            Err(error) => {
+                if revision(context) >= ProtocolVersion::V_2026_07_28 {
+                    self.tell_unknown_cancel(&offering, name, self.session_ref(context)).await;
+                }
+                return Err(error);
+            }
+        };
+        let (tasks, id) = (named.tasks, named.id);
+        if tasks.cancel(id) {
+            return Ok(());
+        }
+        // Holds the role in the call until this ends, if no other process has it.
+        let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
+        let is_elsewhere = match &stored {
+            Stored::Waits(_) | Stored::Approved(..) | Stored::Working if !tasks.has_ended(id) => {
+                // The process that holds the call sees it, and ends the call.
+                if tasks.withdraw(id).await.map_err(|refusal| internal(&refusal))? {
+                    return Ok(());
+                }
+                true
+            }
+            _ => false,
+        };
+        // It may have come to this process meanwhile.
+        if is_elsewhere && tasks.cancel(id) {
+            return Ok(());
+        }
+        match offering.host.cancel(id, AbortReason::UserInterruption).await {
+            CancelOutcome::RunsElsewhere if is_elsewhere => Err(too_late(id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error for a call of which nothing is on record; `keep` says what the log keeps.
+fn lost(keep: Keep) -> ToolError {
+    if keep != Keep::All {
+        return not_kept(KEPT_OFF);
+    }
+    // The tool may have run: the log removes old calls, and the call may have ended under other settings.
+    let message = "nothing is on record of this call: it ended with its process before its tool started, or the log does \
+                   not have it any more. A second call may run the tool a second time";
+    let mut error = Refusal::new(ErrorClass::ExecutionFailed, "call_lost", message).to_error();
+    error.retry.safe = false;
+    error
+}
+
+/// Why the result of a call is on no disk.
+const KEPT_OFF: &str = "its settings keep this one off the disk";
+
+/// The error for a call whose result had to leave the memory, and is on no disk; `why` it is not.
+fn not_kept(why: &str) -> ToolError {
+    let message = format!(
+        "the result of this call is not available any more: the server keeps the latest results in memory, and {why}. A \
+         second call runs the tool again"
+    );
+    let mut error = Refusal::new(ErrorClass::ResultRedacted, "result_not_kept", message).to_error();
+    error.retry.safe = false;
+    error
+}
+
+/// The error for a task whose call another process runs, and so does not stop.
+fn too_late(id: InvocationId) -> ErrorData {
+    let why =
+        "cannot cancel this task: another process has its call, which has begun; ask for its result with tasks/get";
+    let reason = CancelOutcome::RunsElsewhere.reason();
+    let data = json!({ "toolcell/invocation_id": id, "toolcell/cancel_failed": { "reason": reason } });
+    ErrorData::invalid_request(why, Some(data))
+}
+
+type Questions = std::collections::BTreeMap<String, rmcp::model::ElicitRequestParams>;
+
+impl Named<'_> {
+    /// The state of a task with an open question; `approval` is the call that needs one.
+    fn asks(
+        &self,
+        question: impl FnOnce() -> (Questions, MetaObject),
+        approval: Option<InvocationId>,
+    ) -> GetTaskResult {
+        match self.channel {
+            AskChannel::InputRequired => {
+                let (questions, meta) = question();
+                mcp::task_asks(&self.facts, questions, meta)
+            }
+            _ => mcp::task_working(&self.facts, approval.map(waits_elsewhere)),
+        }
+    }
+}
+
+/// The question about a stored call, as its first process asked it.
+fn question(approval: &Approval) -> (Questions, MetaObject) {
+    let text: String = approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    let shown = approval.plan.shown_input.as_ref().unwrap_or(&approval.plan.permission_input);
+    let form = mcp::question(&text, &visible_json(shown), approval.session.is_some(), approval.cut);
+    let meta = mcp::approval_meta(&approval.invocation_id, &approval.expires_at);
+    (Questions::from([(mcp::APPROVAL.to_owned(), mcp::marked(form, meta.clone()))]), meta)
+}
+
+fn waits_elsewhere(id: InvocationId) -> String {
+    format!(
+        "nothing ran yet: a person has to approve this call. The operator of the server can: toolcell approvals approve \
+         {id}, or toolcell approvals deny {id}"
+    )
+}
+
+/// When a call began: its id says so.
+fn began(id: InvocationId) -> Timestamp {
+    let millis = Ulid::from_string(&id.to_string()).map_or(0, |id| id.timestamp_ms());
+    Timestamp::of_unix_millis(i64::try_from(millis).unwrap_or(0))
+}
+
+fn internal(refusal: &Refusal) -> ErrorData {
+    ErrorData::internal_error(refusal.message.clone(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InvocationId, Keep, Timestamp, began, lost};
+
+    #[test]
+    fn a_call_without_a_record_is_not_safe_to_repeat() {
+        for keep in [Keep::All, Keep::Failures, Keep::None] {
+            let error = lost(keep);
+            assert!(!error.retry.safe && error.message.contains("A second call"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_says_when_its_call_began() {
+        let now = Timestamp::of_unix_millis(1_800_000_000_123);
+        assert_eq!(began(InvocationId::at(now)), now);
+    }
+}

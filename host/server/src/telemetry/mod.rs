@@ -1,0 +1,217 @@
+//! TELEMETRY. Spans and metrics of calls, made from their records: for a collector that speaks OTLP over HTTP, and as
+//! Prometheus text.
+//!
+//! Off by default: then there is no [`Telemetry`], no listener of the host, and no work in a call. A call hands its record
+//! over and goes on: a thread of its own sends what waits in a bounded queue, so a slow collector delays no call.
+
+mod metrics;
+mod otlp;
+mod post;
+mod queue;
+mod sessions;
+mod span;
+mod steps;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::runtime::Runtime;
+use toolcell::Listener;
+use toolcell_config::TelemetrySettings;
+use toolcell_core::record::{CallRecord, Timestamp, ToolEvent, TraceContext};
+use toolcell_dialect::agentool::Post;
+
+use metrics::Metrics;
+use post::{Failure, Poster};
+use queue::{Batch, Queue};
+use sessions::Sessions;
+
+/// How often metrics are sent.
+const METRICS_PERIOD: Duration = Duration::from_secs(60);
+/// How often sessions that rest are looked for.
+const TICK: Duration = Duration::from_secs(10);
+/// How often a request is sent again that a collector did not take, and how long the first wait is; each later one is
+/// twice as long.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for the collector.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+
+/// Prints a warning.
+pub type Warn = fn(&str);
+
+/// What `[telemetry]` asks for.
+pub struct Telemetry {
+    shared: Arc<Shared>,
+    settings: TelemetrySettings,
+    warn: Warn,
+}
+
+/// What the thread that sends needs, too.
+struct Shared {
+    queue: Queue,
+    sessions: Sessions,
+    metrics: Metrics,
+    /// The name of the spans above calls.
+    above: &'static str,
+}
+
+/// The thread that sends.
+struct Sender {
+    shared: Arc<Shared>,
+    poster: Poster,
+    runtime: Runtime,
+    warn: Warn,
+    /// Whether it was said that the collector fails.
+    has_warned: bool,
+}
+
+impl Telemetry {
+    /// Starts what the settings ask for; `None` if that is nothing. A collector may also prove itself with a root
+    /// certificate in the file `roots`. Spans above several calls are called `above`.
+    pub fn start(
+        settings: &TelemetrySettings,
+        roots: Option<&Path>,
+        above: &'static str,
+        warn: Warn,
+    ) -> anyhow::Result<Option<Arc<Self>>> {
+        if settings.collector.is_none() && !settings.metrics {
+            return Ok(None);
+        }
+        let (queue, sessions, metrics) = (Queue::default(), Sessions::default(), Metrics::default());
+        let shared = Arc::new(Shared { queue, sessions, metrics, above });
+        if let Some(collector) = &settings.collector {
+            let poster = Poster::new(collector.clone(), roots)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.context("cannot start the runtime for telemetry")?;
+            let sender = Sender { shared: Arc::clone(&shared), poster, runtime, warn, has_warned: false };
+            let thread = std::thread::Builder::new().name("telemetry".to_owned());
+            thread.spawn(move || sender.run()).context("cannot start the thread for telemetry")?;
+        }
+        Ok(Some(Arc::new(Self { shared, settings: settings.clone(), warn })))
+    }
+
+    /// Where a call belongs that begins now: below the span of its `session`, or in a trace of its own. `None` if nothing
+    /// is sent.
+    pub fn trace(&self, session: Option<&str>) -> Option<TraceContext> {
+        self.settings.collector.as_ref()?;
+        let own = || Some(TraceContext::begin());
+        session.map_or_else(own, |session| Some(self.shared.sessions.begin(session, Timestamp::now())))
+    }
+
+    /// Sends the steps that an agent added to the trace of its session, at their `place` among the spans of its calls.
+    pub fn steps(&self, posts: &[Post], place: &TraceContext) {
+        if self.settings.collector.is_some()
+            && let Some(span) = steps::of(posts, place)
+        {
+            self.shared.push(&span);
+        }
+    }
+
+    /// The metrics in the text format of Prometheus; `None` if they are not served.
+    pub fn prometheus(&self) -> Option<String> {
+        self.settings.metrics.then(|| self.shared.metrics.prometheus(self.shared.queue.dropped()))
+    }
+
+    /// Sends what waits, for at most two seconds, and says what was not sent. To be called after the last call has ended.
+    pub fn close(&self) {
+        if self.settings.collector.is_none() {
+            return;
+        }
+        if let Some(lost @ 1..) = self.shared.queue.close(CLOSE_TIME) {
+            (self.warn)(&format!("warning: spans that were not sent to the collector of telemetry: {lost}"));
+        }
+    }
+}
+
+impl Listener for Telemetry {
+    fn event(&self, event: &ToolEvent) {
+        self.shared.metrics.event(event);
+    }
+
+    fn ended(&self, record: &CallRecord) {
+        self.shared.metrics.ended(record);
+        if self.settings.collector.is_some() {
+            self.shared.sessions.ended(record, Timestamp::now());
+            if let Some(span) = span::of(record, self.settings.arguments) {
+                self.shared.push(&span);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn push(&self, span: &otlp::Span) {
+        if let Ok(span) = serde_json::to_string(span) {
+            self.queue.push(span);
+        }
+    }
+}
+
+impl Sender {
+    fn run(mut self) {
+        let mut measured = Instant::now();
+        loop {
+            let Batch { spans, is_last } = self.shared.queue.take(TICK);
+            self.spans(&spans);
+            let over = self.shared.sessions.end(self.shared.above, Timestamp::now(), is_last);
+            if !over.is_empty() {
+                over.iter().for_each(|span| self.shared.push(span));
+                continue;
+            }
+            if is_last || measured.elapsed() >= METRICS_PERIOD {
+                measured = Instant::now();
+                self.metrics();
+            }
+            if is_last {
+                self.shared.queue.over();
+                return;
+            }
+        }
+    }
+
+    /// Sends spans. Those that the collector does not take are lost.
+    fn spans(&mut self, spans: &[Box<str>]) {
+        if spans.is_empty() {
+            return;
+        }
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            let Err(failure) = self.post("/v1/traces", otlp::traces(spans)) else {
+                return self.shared.queue.sent(spans);
+            };
+            self.tell(&failure);
+            if !failure.is_transient() || attempt == ATTEMPTS || self.shared.queue.pause(pause) {
+                return self.shared.queue.lost(spans);
+            }
+            pause *= 2;
+        }
+    }
+
+    fn metrics(&mut self) {
+        let metrics = self.shared.metrics.otlp(self.shared.queue.dropped());
+        if let Err(failure) = self.post("/v1/metrics", otlp::metrics(&metrics)) {
+            self.tell(&failure);
+        }
+    }
+
+    fn post(&self, path: &str, body: String) -> Result<(), Failure> {
+        self.runtime.block_on(self.poster.post(path, body))
+    }
+
+    /// Says once that the collector fails.
+    fn tell(&mut self, failure: &Failure) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            (self.warn)(&format!("warning: the collector of telemetry {failure}; calls go on, and spans may be lost"));
+        }
+    }
+}

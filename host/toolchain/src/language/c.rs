@@ -1,0 +1,235 @@
+//! C, and what C++ and Zig share with it: Zig's compiler, the SDK's functions, and the world of a component.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::super::Say;
+use super::super::make::Job;
+use super::super::record;
+use super::super::room::Room;
+use super::super::sdk::files;
+use super::File;
+use super::fetched::{Fetched, every_name};
+
+/// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
+pub(in super::super) static ZIG: Room = Room {
+    name: "ziglang-0.17.0",
+    contents: "Zig 0.17.0, a compiler of C, C++ and Zig",
+    registry: "PyPI",
+    download_mb: 101,
+    disk_mb: 500,
+    needs: &[("python3", "install Python 3.9 or later, with pip")],
+    set_up: |set_up, say| set_up.pip(ZIG_REQUIREMENT, say),
+};
+
+/// The wheels for Linux and macOS, each on x86-64 and ARM.
+const ZIG_REQUIREMENT: &str = "ziglang==0.17.0 \
+    --hash=sha256:97079827064a7492cce5541ceb438ae8003ce1e54e399676da2d62fb7a5dc08b \
+    --hash=sha256:d2804f94f54f7fcf8169f4b212a619ad688a4e2e6592e976f0cf2e58e2cd8af3 \
+    --hash=sha256:87274af689c4128051b26c80f6f676757e0a81c2fdc137fd8b5679e928e4bc4f \
+    --hash=sha256:4d910f0e363ddb60a6b8ddb55235617797a8ccbcb6c5c7132a949d9f833eea42\n";
+
+pub(super) const SDK: &[File] = files![
+    "guest-sdk/c/toolcell.c",
+    "guest-sdk/c/toolcell.h",
+    "guest-sdk/c/toolcell_component.c",
+    "guest-sdk/c/toolcell_http.c",
+    "guest-sdk/c/toolcell_testing.c",
+    "guest-sdk/c/wit/deps/http/http.wit",
+    "guest-sdk/c/wit/deps/io/streams.wit",
+    "guest-sdk/c/wit/world.wit",
+];
+
+/// The world that the SDK's functions belong to, and everything it names.
+pub(super) const WORLD: (&[File], &str) = (
+    &[
+        ("world.wit", include_str!("../../../../guest-sdk/c/wit/world.wit")),
+        ("deps/http/http.wit", include_str!("../../../../guest-sdk/c/wit/deps/http/http.wit")),
+        ("deps/io/poll.wit", include_str!("../../../../wit/deps/io/poll.wit")),
+        ("deps/io/streams.wit", include_str!("../../../../guest-sdk/c/wit/deps/io/streams.wit")),
+        ("deps/tool/tool.wit", include_str!("../../../../wit/tool.wit")),
+    ],
+    "tool",
+);
+
+const TOOL: &[File] = &[
+    ("tool.c", include_str!("../template/c/tool.c")),
+    ("tool_test.c", include_str!("../template/c/tool_test.c")),
+    ("Makefile", include_str!("../template/c/Makefile")),
+    ("README.md", include_str!("../template/c/README.md")),
+    (".gitignore", include_str!("../template/c/gitignore")),
+];
+
+pub(super) static C: Fetched = Fetched {
+    name: "c",
+    title: "C",
+    marks: &["tool.c"],
+    tool: TOOL,
+    local_files: |sdk| local_files(sdk, &["c"]),
+    refuses_name: every_name,
+    sdk: SDK,
+    test_command: "make test",
+    room: &ZIG,
+    made_beside: &["./target"],
+    steering: &[],
+    beside: |dir| included(dir, "c"),
+    compile,
+};
+
+fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    let module = job.work.join("module.wasm");
+    let mut zig = zig(job, "cc")?;
+    zig.args(REACTOR).args(["-std=c11", "-Wall", "-Wextra", "-I."]).arg(include(job, "c"));
+    zig.args(project_sources(job.dir, "c")?).args(sdk_sources(job)).args(STRIPPED).arg("-o").arg(&module);
+    say("compiling C; the first build also compiles the C library, which takes a minute");
+    job.run(zig, say)?;
+    job.componentize(&module, Some(WORLD))
+}
+
+/// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
+/// component.
+pub(super) const REACTOR: [&str; 6] =
+    ["-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-ffunction-sections", "-fdata-sections"];
+pub(super) const STRIPPED: [&str; 1] = ["-Wl,--gc-sections,--strip-debug"];
+
+/// Zig's program in its room.
+pub(in super::super) fn program(room: &Path) -> PathBuf {
+    room.join("python").join("ziglang").join(format!("zig{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// A command of Zig's compiler, whose caches lie with toolcell's own. The libraries that it compiles are in its room, for
+/// all projects.
+pub(super) fn zig(job: &Job, subcommand: &str) -> Result<Command> {
+    let room = job.room(&ZIG);
+    let program = program(&room);
+    if !program.is_file() {
+        bail!("{} is missing: remove the folder {}", program.display(), room.display());
+    }
+    let mut command = job.command(&program);
+    command.arg(subcommand);
+    command.env("ZIG_GLOBAL_CACHE_DIR", room.join("cache")).env("ZIG_LOCAL_CACHE_DIR", job.work.join("zig"));
+    Ok(command)
+}
+
+/// `-I` of a language's SDK.
+pub(super) fn include(job: &Job, language: &str) -> OsString {
+    let mut option = OsString::from("-I");
+    option.push(job.sdk.join("guest-sdk").join(language));
+    option
+}
+
+/// The SDK's files of C that are part of a component.
+pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
+    let folder = job.sdk.join("guest-sdk").join("c");
+    ["toolcell.c", "toolcell_component.c", "toolcell_http.c"].iter().map(|name| folder.join(name)).collect()
+}
+
+/// The project's files that end with `extension` and are not tests, sorted, relative to its folder.
+pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<String>> {
+    let (end, test) = (format!(".{extension}"), format!("_test.{extension}"));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if name.ends_with(&end) && !name.ends_with(&test) {
+            // A name can begin with a hyphen, which would make it an option.
+            found.push(format!("./{name}"));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Maximum number of files that are looked at for what they include, and bytes of each that are read.
+const INCLUDING_MAX: usize = 1000;
+const INCLUDING_BYTES_MAX: u64 = 1 << 20;
+
+/// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"`, and the headers
+/// that those name. A path that a macro makes is not found.
+pub(super) fn included(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut open: Vec<PathBuf> =
+        project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(file) = open.pop() {
+        let Ok(file) = file.canonicalize() else { continue };
+        if seen.len() == INCLUDING_MAX || !file.is_file() || !seen.insert(file.clone()) {
+            continue;
+        }
+        let folders = [file.parent().unwrap_or(dir), dir];
+        let text = beginning(&file);
+        let named = text.lines().filter_map(included_in);
+        open.extend(named.flat_map(|name| folders.map(|folder| folder.join(name))));
+    }
+    seen.into_iter().filter(|file| !file.starts_with(dir)).collect()
+}
+
+/// The path in a line that includes a file.
+fn included_in(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+    let end = if rest.starts_with('<') { '>' } else { '"' };
+    let name = rest.strip_prefix(['<', '"'])?;
+    Some(name.split_once(end)?.0)
+}
+
+/// As much of a file as is looked at; empty if it cannot be read.
+fn beginning(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file);
+    // A read that fails leaves what came before it.
+    let _ = opened.and_then(|opened| opened.take(INCLUDING_BYTES_MAX).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where `make` and editors find the SDK.
+pub(super) fn local_files(sdk: &Path, languages: &[&str]) -> Result<Vec<(String, String)>> {
+    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk");
+    let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
+    if text.contains(['\n', '\r', '"', '`']) {
+        bail!("{text} contains characters that a Makefile cannot: choose another folder with TOOLCELL_HOME");
+    }
+    let flags: String = languages.iter().map(|language| format!("-I{text}/{language}\n")).collect();
+    Ok(vec![
+        ("sdk.mk".to_owned(), format!("# Written by toolcell: where its SDK is.\nSDK := {}\n", for_make(text))),
+        ("compile_flags.txt".to_owned(), flags),
+    ])
+}
+
+/// Tells `make test` where the compiler is, in `target/FILE`, so that no other one has to be installed.
+pub(super) fn note_program(dir: &Path, file: &str, variable: &str, program: &Path) -> Result<()> {
+    let text = program.to_str().with_context(|| format!("{} is not UTF-8", program.display()))?;
+    let folder = dir.join("target");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    record::replace(&folder.join(file), format!("{variable} ?= {}\n", for_make(text)).as_bytes())
+}
+
+fn for_make(text: &str) -> String {
+    text.replace('$', "$$").replace('#', "\\#")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_no_part_of_a_component() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["tool.c", "tool_test.c", "-a.c", "tool.h", "tool.cpp"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(project_sources(dir.path(), "c").unwrap(), ["./-a.c", "./tool.c"]);
+    }
+
+    #[test]
+    fn a_makefile_gets_the_path_as_it_is() {
+        let files = local_files(Path::new("/a b/$c#d"), &["c", "cpp"]).unwrap();
+        let text = |name: &str| files.iter().find(|(path, _)| path == name).unwrap().1.clone();
+        assert!(text("sdk.mk").ends_with("\nSDK := /a b/$$c\\#d/guest-sdk\n"), "{files:?}");
+        assert_eq!(text("compile_flags.txt"), "-I/a b/$c#d/guest-sdk/c\n-I/a b/$c#d/guest-sdk/cpp\n");
+        assert!(local_files(Path::new("/a\nb"), &["c"]).is_err());
+    }
+}

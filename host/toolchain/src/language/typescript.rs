@@ -1,0 +1,137 @@
+//! TypeScript, and what JavaScript shares with it: Node.js runs `build.mjs` of the SDK, with programs of a room.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::super::Say;
+use super::super::build::quoted;
+use super::super::make::Job;
+use super::super::room::Room;
+use super::super::sdk::files;
+use super::File;
+use super::fetched::{Fetched, every_name, nothing};
+
+const TOOL: &[File] = &[
+    ("package.json", include_str!("../template/typescript/package.json")),
+    ("tsconfig.json", include_str!("../template/typescript/tsconfig.json")),
+    ("src/tool.ts", include_str!("../template/typescript/tool.ts")),
+    ("test/tool.test.ts", include_str!("../template/typescript/tool.test.ts")),
+    ("README.md", include_str!("../template/typescript/README.md")),
+    (".gitignore", include_str!("../template/typescript/gitignore")),
+];
+
+/// The SDK of both languages.
+const SDK: &[File] = files![
+    "guest-sdk/typescript/README.md",
+    "guest-sdk/typescript/build.mjs",
+    "guest-sdk/typescript/component.js",
+    "guest-sdk/typescript/error.js",
+    "guest-sdk/typescript/files.js",
+    "guest-sdk/typescript/globals.d.ts",
+    "guest-sdk/typescript/globals.js",
+    "guest-sdk/typescript/host.component.js",
+    "guest-sdk/typescript/host.native.js",
+    "guest-sdk/typescript/index.d.ts",
+    "guest-sdk/typescript/index.js",
+    "guest-sdk/typescript/package.json",
+    "guest-sdk/typescript/register.js",
+    "guest-sdk/typescript/schema.js",
+    "guest-sdk/typescript/testing.d.ts",
+    "guest-sdk/typescript/testing.js",
+    "guest-sdk/typescript/text.js",
+    "guest-sdk/typescript/toolchain/package-lock.json",
+    "guest-sdk/typescript/toolchain/package.json",
+    "guest-sdk/typescript/toolkit.js",
+    "guest-sdk/typescript/transform.js",
+    "guest-sdk/typescript/wit/clocks/clocks.wit",
+    "guest-sdk/typescript/wit/filesystem/filesystem.wit",
+    "guest-sdk/typescript/wit/random/random.wit",
+];
+
+/// Sizes are those of Linux on x86-64.
+pub(super) static ROOM: Room = Room {
+    name: "componentize-qjs-0.4.5-esbuild-0.28.2-typescript-5.9.3",
+    contents: "componentize-qjs 0.4.5, esbuild 0.28.2 and typescript 5.9.3",
+    registry: "npm",
+    download_mb: 22,
+    disk_mb: 72,
+    needs: &[("node", "install Node.js 20 or later"), ("npm", "install npm, which most packages of Node.js contain")],
+    set_up: |set_up, say| {
+        let package = include_str!("../../../../guest-sdk/typescript/toolchain/package.json");
+        let lock = include_str!("../../../../guest-sdk/typescript/toolchain/package-lock.json");
+        set_up.npm(package, lock, say)
+    },
+};
+
+/// The folder of a project where it finds the SDK, by the `imports` of its package.json.
+const LOCAL: &str = ".toolcell";
+
+pub(super) static TYPESCRIPT: Fetched = Fetched {
+    name: "typescript",
+    title: "TypeScript",
+    marks: &["package.json", "tsconfig.json"],
+    tool: TOOL,
+    local_files,
+    refuses_name: every_name,
+    sdk: SDK,
+    test_command: "npm test",
+    room: &ROOM,
+    made_beside: MADE_BESIDE,
+    steering: STEERING,
+    beside: nothing,
+    compile,
+};
+
+/// `build.mjs` refuses modules of this folder.
+pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
+
+/// What esbuild and tsc read from a project's folder and those above it.
+pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
+
+/// Modules that lead to the SDK's, for editors and for tests that run natively.
+pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
+    let folder = std::path::absolute(sdk).context("cannot find the SDK")?.join("guest-sdk").join("typescript");
+    let path = |file: &str| -> Result<String> {
+        let whole = folder.join(file);
+        quoted(whole.to_str().with_context(|| format!("{} is not UTF-8", whole.display()))?)
+    };
+    // Node reads what it imports as a URL; tsc reads a path.
+    let url = |file: &str| path(file).map(|text| text.replace('%', "%25").replace('?', "%3F").replace('#', "%23"));
+    let texts = [
+        ("index.js", format!("export * from {};\n", url("index.js")?)),
+        ("index.d.ts", format!("export * from {};\n", path("index.js")?)),
+        ("testing.js", format!("export * from {};\n", url("testing.js")?)),
+        ("testing.d.ts", format!("export * from {};\n", path("testing.js")?)),
+        ("globals.d.ts", format!("/// <reference path={} />\n", path("globals.d.ts")?)),
+        (
+            "register.js",
+            format!(
+                "import {{ register }} from {};\n\nregister(new URL('toolchain', import.meta.url));\n",
+                url("register.js")?
+            ),
+        ),
+        ("package.json", "{ \"type\": \"module\" }\n".to_owned()),
+    ];
+    Ok(texts.into_iter().map(|(name, text)| (format!("{LOCAL}/{name}"), text)).collect())
+}
+
+pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    let toolchain = job.room(&ROOM);
+    write_local_files(job, &toolchain)?;
+    let component = job.work.join(format!("{}.component.wasm", job.name));
+    let mut node = job.on_path("node")?;
+    node.arg(job.sdk.join("guest-sdk/typescript/build.mjs"));
+    node.args([toolchain.as_path(), job.dir, &job.sdk.join("wit"), &component]);
+    say("checking types, bundling, and running the module code once in QuickJS");
+    job.run(node, say)?;
+    Ok(component)
+}
+
+/// The local files, and where tests find the toolchain.
+fn write_local_files(job: &Job, toolchain: &Path) -> Result<()> {
+    let mut texts = local_files(job.sdk)?;
+    let place = toolchain.to_str().with_context(|| format!("{} is not UTF-8", toolchain.display()))?;
+    texts.push((format!("{LOCAL}/toolchain"), format!("{place}\n")));
+    job.refresh(texts)
+}
