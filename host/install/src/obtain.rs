@@ -33,7 +33,7 @@ impl Sources {
         match reference {
             Reference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
-                let message = format!("{reference} is not on this machine, and --offline keeps from asking for it");
+                let message = format!("{reference} is not on this machine; fetch it without --offline");
                 Err(Refusal::new(ErrorClass::DependencyUnavailable, "offline", message))
             }
             Reference::Registry(_) => Ok(&*self.registry),

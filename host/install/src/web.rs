@@ -141,7 +141,9 @@ async fn connect(at: &Url, first: &Url, name: &str, port: u16) -> Result<TcpStre
         && guard!("redirect_addresses")
         && let Some(what) = found.iter().find_map(|address| special(reached(address.ip())))
     {
-        let message = format!("{first} redirects to {name}, whose address is not public ({what}): it is not asked");
+        let message = format!(
+            "{first} redirects to {name}, whose address is not public ({what}), so nothing was fetched; use another URL"
+        );
         return Err(Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message));
     }
     let mut failed = unreachable(at, "its host has no address");

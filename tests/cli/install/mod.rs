@@ -130,7 +130,7 @@ fn nothing_is_installed_without_consent() {
     let place = project();
     greet(&place, reaching("api.example.com"));
     let ran = place.run(&["install", "./greet.wasm"]).exits(3);
-    for words in ["send requests to api.example.com", "signed by", "nobody", "[install_needs_consent]", "--yes"] {
+    for words in ["send requests to api.example.com", "signer     none", "[install_needs_consent]", "--yes"] {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
     assert!(!place.project.join("toolcell.lock").exists());

@@ -177,8 +177,8 @@ fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>
     match reproduce::is_reproducible(folder, home, built) {
         Ok(true) => Ok(Some(true)),
         Ok(false) => {
-            let message = "a second build, in another folder, gave another component, so that nobody could check what was \
-                           published; look for times, paths and random numbers in the build. Push the .wasm file itself \
+            let message = "a second build, in another folder, gave another component, so that the published one could not \
+                           be compared with its sources; look for times, paths and random numbers in the build. Push the .wasm file itself \
                            to do without this check";
             Err(Refusal::new(ErrorClass::PolicyBlocked, "build_not_reproducible", message))
         }

@@ -75,7 +75,7 @@ fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
 /// The signer with this sigstore identity.
 pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner> {
     let identity = Pattern::new(identity);
-    ensure!(!identity.is_blank(), "[[trust]] identity: it would match everybody; name one, or a part of it");
+    ensure!(!identity.is_blank(), "[[trust]] identity: it would match every identity; name one, or a part of it");
     ensure!(
         issuer.starts_with("https://"),
         "[[trust]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
@@ -138,7 +138,7 @@ mod tests {
         for (words, why) in [
             ("reference = \"a.b/c\"", "names one signer"),
             ("reference = \"a.b/c\"\nidentity = \"a@b.c\"", "names one signer"),
-            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match everybody"),
+            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match every identity"),
             ("reference = \"a.b/c\"\nidentity = \"a@b.c\"\nissuer = \"x\"", "not an https URL"),
             ("reference = \"a.b/c\"\nkey = \"x\"", "[[trust]] key: it is neither PEM nor base64"),
             ("reference = \"a.b/c\"\nminisign = \"x\"", "[[trust]] minisign: it is not a minisign public key"),

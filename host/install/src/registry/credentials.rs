@@ -184,7 +184,8 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     }
     let program = format!("docker-credential-{name}");
     let failed = |why: &str| {
-        let message = format!("the credential helper {program} {why}; docker's config.json names it");
+        let message =
+            format!("the credential helper {program}, which docker's config.json names, {why}; correct that entry");
         Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
     };
     let mut command = Command::new(&program);
@@ -221,7 +222,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
 }
 
 fn invalid(why: &str) -> Refusal {
-    let message = format!("docker's credentials cannot be used: {why}");
+    let message = format!("docker's credentials cannot be used: {why}; correct the config.json of docker");
     Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
 }
 

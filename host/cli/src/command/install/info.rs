@@ -61,7 +61,7 @@ impl Info {
             format!("{reference}"),
             format!("  digest: {digest}"),
             format!("  component: {}, {size} bytes", obtained.component),
-            format!("  signed by: {}", signer.map_or_else(|| "nobody".to_owned(), ToString::to_string)),
+            format!("  signer: {}", signer.map_or_else(|| report::NO_SIGNER.to_owned(), ToString::to_string)),
         ];
         lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {note}")));
         lines.extend(obtained.resolved.annotations.iter().map(|(key, value)| format!("  {key}: {value}")));

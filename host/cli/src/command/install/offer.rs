@@ -10,7 +10,7 @@ use toolcell_install::plan::{Change, Plan};
 
 use super::super::terminal;
 use super::options::Consent;
-use super::report::Report;
+use super::report::{NO_SIGNER, Report};
 
 /// Maximum number of rows of a value, of what a tool could do, and of a difference.
 const VALUE_ROWS_MAX: usize = 4;
@@ -80,8 +80,8 @@ impl Offer<'_> {
             _ => sheet.value("version", &version(entry), VALUE_ROWS_MAX),
         }
         sheet.value("bytes", &format!("{} of {}", entry.size, entry.digest), VALUE_ROWS_MAX);
-        let signer = entry.signer.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
-        sheet.value("signed by", &signer, VALUE_ROWS_MAX);
+        let signer = entry.signer.as_ref().map_or_else(|| NO_SIGNER.to_owned(), ToString::to_string);
+        sheet.value("signer", &signer, VALUE_ROWS_MAX);
         sheet.value("tools", &entry.tools.join(", "), VALUE_ROWS_MAX);
         for note in self.notes {
             sheet.value("note", note, VALUE_ROWS_MAX);
@@ -105,7 +105,7 @@ impl Offer<'_> {
 
 /// Adds the rows about `change`.
 fn say(sheet: &mut Sheet, change: &Change) {
-    let nobody = |signer: &Option<String>| signer.clone().unwrap_or_else(|| "nobody".to_owned());
+    let shown = |signer: &Option<String>| signer.clone().unwrap_or_else(|| NO_SIGNER.to_owned());
     match change {
         Change::First => {}
         Change::Reference { before, after } => {
@@ -114,7 +114,7 @@ fn say(sheet: &mut Sheet, change: &Change) {
         }
         Change::Signer { before, after } => {
             sheet.host("ANOTHER SIGNER VOUCHES FOR IT:");
-            sheet.lines(&format!("- {}\n+ {}", nobody(before), nobody(after)), CEILING_ROWS_MAX);
+            sheet.lines(&format!("- {}\n+ {}", shown(before), shown(after)), CEILING_ROWS_MAX);
         }
         Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
             let is_larger = matches!(change, Change::Ceiling(_));

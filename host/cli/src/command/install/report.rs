@@ -13,6 +13,9 @@ use super::super::exit::{self, Exit, Stop};
 use super::super::show;
 use super::offer::Offer;
 
+/// Shown in place of a signer where nothing says who made a component.
+pub(super) const NO_SIGNER: &str = "none";
+
 /// What became of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

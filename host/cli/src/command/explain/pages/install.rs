@@ -221,7 +221,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(DependencyUnavailable)],
         means: "The registry gave an answer that cannot be used.",
         cause: "It does not follow the distribution specification.",
-        remedy: "Report it to the operator of the registry.",
+        remedy: "Try again later, or report it to the operator of the registry.",
     },
     Page {
         code: "registry_answer_too_large",
