@@ -142,7 +142,7 @@ async fn fetch(
         check(&resolved.reference, &expected, &digest)?;
     }
     let bytes = draft.bytes()?;
-    // What is loaded is what was hashed, whoever changed the file meanwhile.
+    // What is loaded is what was hashed, even if the file was changed meanwhile.
     check(&resolved.reference, &digest, &Digest::of(&bytes))?;
     Ok((digest, bytes, Some(draft)))
 }
