@@ -109,7 +109,7 @@ impl Push {
         }
         report.found.iter().for_each(|found| show::say(&published::line(found)));
         if let Some(refusal) = &refusal {
-            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            show::refused(refusal);
             return Ok(exit);
         }
         if self.dry_run {

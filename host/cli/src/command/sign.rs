@@ -73,7 +73,7 @@ impl Sign {
             return printed.map(|()| exit).or_else(show::closed);
         }
         match (&done, &refusal) {
-            (_, Some(refusal)) => show::say(&format!("error: {} [{}]", refusal.message, refusal.code)),
+            (_, Some(refusal)) => show::refused(refusal),
             (Some(done), None) => {
                 show::say(&format!("signed by {}", done.key.signer()));
                 return writeln!(io::stdout(), "{}", done.signed).map(|()| exit).or_else(show::closed);
