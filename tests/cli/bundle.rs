@@ -275,6 +275,7 @@ fn a_tool_that_came_with_the_program_has_a_name_unless_a_file_has_it() {
     run(&["call", "shipped", "{}"]).exits(0);
     run(&["describe", "shipped"]).exits(0);
     run(&["policy", "check", "shipped", "{}"]).exits(0);
+    assert!(run(&["list"]).exits(0).stdout.contains("came with toolcell: jq, shipped\n"));
     let printed = run(&["mcp", "shipped", "--print-config=cursor"]).exits(0).stdout;
     let place = prefix.join("share/toolcell/tools/shipped.wasm");
     assert!(printed.contains(place.to_str().unwrap()), "{printed}");
