@@ -49,9 +49,10 @@ pub struct ConfigFile {
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
     pub trust: Vec<TrustSection>,
-    /// The trusted root of a private sigstore deployment: a file in JSON.
+    /// The trusted root of a private sigstore deployment: a file in JSON. Has no effect in a project's file.
     pub trusted_root: Option<Word>,
-    /// `[tools]`: names, and what `toolcell install` installs under them.
+    /// `[tools]`: names, and what `toolcell install` installs under them: a reference, or
+    /// `{ reference = "..", allow_unsigned = true }`.
     #[serde(rename = "tools")]
     pub declared: BTreeMap<String, DeclaredTool>,
     /// The folder in which relative paths of this file start.
