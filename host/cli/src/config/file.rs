@@ -49,7 +49,7 @@ pub struct ConfigFile {
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
     pub trust: Vec<TrustSection>,
-    /// The trusted root of a private sigstore deployment: a file in JSON. Has no effect in a project's file.
+    /// The trusted root of a private sigstore deployment: a file in JSON. An error in a project's file.
     pub trusted_root: Option<Word>,
     /// `[tools]`: names, and what `toolcell install` installs under them: a reference, or
     /// `{ reference = "..", allow_unsigned = true }`.

@@ -34,8 +34,8 @@ pub(super) fn read(policy: &mut TrustPolicy, source: RuleSource, file: &ConfigFi
         // The trust in a project's file covers its own bytes, and not those of another file.
         ensure!(
             source != RuleSource::ProjectSettings,
-            "{}: `trusted_root` has no effect in a project's file; set it in your own toolcell.toml, or name a file \
-             with --config",
+            "{}: `trusted_root` is not for a project's file, because it decides who may have signed; set it in your own \
+             toolcell.toml, or name a file with --config",
             file.place_of(word)
         );
         policy.use_root(file.folder.join(&**word));
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(read.trusted_root(), Some(Path::new("/project/root.json")));
         assert_eq!(read.minisign_keys().count(), 1);
         let error = policy(RuleSource::ProjectSettings, &text).unwrap_err().to_string();
-        assert!(error.contains("`trusted_root` has no effect in a project's file"), "{error}");
+        assert!(error.contains("`trusted_root` is not for a project's file"), "{error}");
     }
 
     #[test]
