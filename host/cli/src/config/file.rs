@@ -138,7 +138,7 @@ pub struct ApprovalSection {
     pub away: Option<Word>,
 }
 
-/// `[cache]`: has an effect in the user's own file only.
+/// `[cache]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
@@ -146,7 +146,7 @@ pub struct CacheSection {
     pub max: Option<Word>,
 }
 
-/// `[compile]`: has an effect in the user's own file only.
+/// `[compile]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompileSection {
@@ -156,7 +156,7 @@ pub struct CompileSection {
     pub memory: Option<Word>,
 }
 
-/// `[journal]`: has an effect in the user's own file only.
+/// `[journal]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalSection {
