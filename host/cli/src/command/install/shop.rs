@@ -19,7 +19,7 @@ use toolcell_install::store::{self, Store};
 use toolcell_install::verifier::Verifier;
 use toolcell_install::words::Words;
 
-use crate::config::{self, DeclaredTool, LayerOptions, Layers};
+use crate::config::{self, DeclaredTool, LayerOptions, Layers, WITHOUT_FILES};
 
 use super::super::exit::Stop;
 use super::super::{runtime, target};
@@ -70,7 +70,11 @@ impl Shop {
             true => Layers::of_user(home).map_err(|error| unreadable(&error))?,
             false => {
                 let here = std::env::current_dir().ok();
-                Layers::read(home, here.as_deref(), &LayerOptions { file: options.config.clone(), none: false })?
+                let of_files = LayerOptions { file: options.config.clone(), none: false };
+                Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
+                    let message = refusal.message.replace(WITHOUT_FILES, "--user goes on without it");
+                    Refusal { message, ..refusal }
+                })?
             }
         };
         if is_user && let Some(folder) = config.parent() {
