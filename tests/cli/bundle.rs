@@ -236,19 +236,20 @@ fn installed(prefix: &Path) -> PathBuf {
     program
 }
 
-/// The commands of `docs/packages.md`, and the line that each prints.
-fn commands_of_the_page() -> Vec<(String, String)> {
-    let page = std::fs::read_to_string(root().join("docs/packages.md")).unwrap();
-    let lines: Vec<&str> = page.lines().collect();
+/// The commands of the pages about packages and bundles, and the line that each prints.
+fn commands_of_the_pages() -> Vec<(String, String)> {
+    let page = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let text = page("docs/packages.md") + &page("docs/bundles.md");
+    let lines: Vec<&str> = text.lines().collect();
     let typed = |pair: &[&str]| Some((pair[0].strip_prefix("$ ")?.to_owned(), pair[1].to_owned()));
     lines.windows(2).filter_map(typed).collect()
 }
 
 #[test]
-fn the_commands_of_the_page_print_what_it_says() {
+fn the_commands_of_the_pages_print_what_they_say() {
     let (_guard, folder) = place();
     let program = installed(&folder.join("prefix"));
-    let commands = commands_of_the_page();
+    let commands = commands_of_the_pages();
     assert_eq!(commands.len(), 3, "{commands:?}");
     for (command, printed) in commands {
         let mut command = command.replacen("toolcell", program.to_str().unwrap(), 1);
@@ -282,6 +283,7 @@ fn a_tool_that_came_with_the_program_has_a_name_unless_a_file_has_it() {
     run(&["call", "shipped", "{}"]).exits(0);
     run(&["describe", "shipped"]).exits(0);
     run(&["policy", "check", "shipped", "{}"]).exits(0);
+    assert!(run(&["list"]).exits(0).stdout.contains("came with toolcell: jq, shipped\n"));
     let printed = run(&["mcp", "shipped", "--print-config=cursor"]).exits(0).stdout;
     let place = prefix.join("share/toolcell/tools/shipped.wasm");
     assert!(printed.contains(place.to_str().unwrap()), "{printed}");

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::guest;
-use crate::support::Toolcell;
+use crate::support::{Toolcell, scratch};
 
 #[test]
 fn text_is_printed_as_it_is() {
@@ -50,6 +50,29 @@ fn an_error_is_one_line_with_class_and_code_after_what_is_usable() {
         ran.stderr
     );
     assert_eq!(ran.stderr.lines().count(), 1);
+}
+
+#[test]
+fn a_refusal_before_any_call_has_a_code_to_explain() {
+    let (_guard, folder) = scratch();
+    for command in [
+        &["call", "nope"][..],
+        &["describe", "nope"],
+        &["search", "words", "nope"],
+        &["surface", "nope"],
+        &["export", "nope", "--dialect=openai"],
+        &["mcp", "nope"],
+        &["serve", "nope", "--listen=127.0.0.1:0"],
+        &["policy", "check", "nope"],
+        &["policy", "explain", "nope"],
+        &["check", "nope"],
+        &["info", "./nope.wasm"],
+        &["verify", "nope.wasm"],
+    ] {
+        let ran = Toolcell::new(command).dir(&folder).run().exits(2);
+        let said = ran.stdout + &ran.stderr;
+        assert!(said.trim_end().ends_with("unknown_tool]"), "{command:?}: {said}");
+    }
 }
 
 #[test]

@@ -25,7 +25,19 @@ const SKIPPED: [&str; 6] =
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 11] = [
+const NOT_RUN: [(&str, &str, &str); 12] = [
+    ("README.md", "$ pip install toolcell", "dist/check installs each package, and makes this call"),
+    (
+        "docs/bundles.md",
+        "$ toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb",
+        "cli::bundle runs the commands of the pages",
+    ),
+    (
+        "docs/bundles.md",
+        "$ toolcell bundle example-tools/jq --author=\"Ada\" --release=1.0.0 -o jq-mcp.mcpb --server-json=server.json \
+         --server-name=io.github.ada/jq --url=https://github.com/ada/jq/releases/download/v1.0.0/jq-mcp.mcpb",
+        "cli::bundle runs the commands of the pages",
+    ),
     ("docs/dialects/http.md", "toolcell serve example-tools/jq", "server::http_api sends its request"),
     (
         "docs/install.md",
@@ -38,17 +50,6 @@ const NOT_RUN: [(&str, &str, &str); 11] = [
         "docs/packages.md",
         "$ toolcell call jq '{\"filter\": \"map(.n) | add\", \"input\": [{\"n\": 1}, {\"n\": 2}]}'",
         "dist/check makes it from each package",
-    ),
-    (
-        "docs/packages.md",
-        "$ toolcell bundle example-tools/files --ask-read=\"Notes\" --timeout=5s --author=\"Ada\" -o notes.mcpb",
-        "cli::bundle runs the commands of the page",
-    ),
-    (
-        "docs/packages.md",
-        "$ toolcell bundle example-tools/jq --author=\"Ada\" --release=1.0.0 -o jq-mcp.mcpb --server-json=server.json \
-         --server-name=io.github.ada/jq --url=https://github.com/ada/jq/releases/download/v1.0.0/jq-mcp.mcpb",
-        "cli::bundle runs the commands of the page",
     ),
     ("docs/publishing.md", "$ toolcell check word-count", "cli::check looks at tools of its own"),
     ("docs/signatures.md", "toolcell sign jq.wasm --key cosign.key", "cli::signatures signs with keys of its own"),

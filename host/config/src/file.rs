@@ -49,9 +49,10 @@ pub struct ConfigFile {
     #[serde(rename = "tool")]
     pub tools: Vec<ToolEntry>,
     pub trust: Vec<TrustSection>,
-    /// The trusted root of a private sigstore deployment: a file in JSON.
+    /// The trusted root of a private sigstore deployment: a file in JSON. An error in a project's file.
     pub trusted_root: Option<Word>,
-    /// `[tools]`: names, and what `toolcell install` installs under them.
+    /// `[tools]`: names, and what `toolcell install` installs under them: a reference, or
+    /// `{ reference = "..", allow_unsigned = true }`.
     #[serde(rename = "tools", deserialize_with = "declared::by_name")]
     pub declared: BTreeMap<String, DeclaredTool>,
     /// The folder in which relative paths of this file start.
@@ -137,7 +138,7 @@ pub struct ApprovalSection {
     pub away: Option<Word>,
 }
 
-/// `[cache]`: has an effect in the user's own file only.
+/// `[cache]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
@@ -145,7 +146,7 @@ pub struct CacheSection {
     pub max: Option<Word>,
 }
 
-/// `[compile]`: has an effect in the user's own file only.
+/// `[compile]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompileSection {
@@ -155,7 +156,7 @@ pub struct CompileSection {
     pub memory: Option<Word>,
 }
 
-/// `[journal]`: has an effect in the user's own file only.
+/// `[journal]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalSection {

@@ -18,6 +18,9 @@ use super::{CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettin
 const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
                            folder that is there, or say --no-config or --config=FILE";
 
+/// What a refusal of a project's file suggests where there is that option.
+pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
+
 /// Selects the configuration files that are read.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOptions {
@@ -105,7 +108,7 @@ impl Layers {
             let trust = Trust::at(home.trusted());
             let trusted = trust.of(&path, &bytes).map_err(unreadable)?;
             let Trusted { components, folders } = trusted.ok_or_else(|| {
-                let message = format!("{}; --no-config goes on without any file", untrusted(&trust, &path, &bytes));
+                let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
                 Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
             })?;
             let file = ConfigFile::from_bytes(bytes, &path).map_err(unreadable)?;
@@ -332,7 +335,7 @@ fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     let refusal = |component: &Path| {
         let message = format!(
             "the hook {} of {} is not the one that was trusted: it has changed, or it is gone; look at it, then run \
-             `toolcell policy trust {}`; --no-config goes on without any file",
+             `toolcell policy trust {}`; {WITHOUT_FILES}",
             component.display(),
             file.path.display(),
             file.folder.display(),
@@ -363,7 +366,7 @@ fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) ->
     let rule = moved.map_or_else(|| path.display().to_string(), |(_, (rule, _))| rule.clone());
     let message = format!(
         "{rule} leads to another folder than when the file was trusted; look at where it leads, then run \
-         `toolcell policy trust {}`; --no-config goes on without any file",
+         `toolcell policy trust {}`; {WITHOUT_FILES}",
         path.parent().unwrap_or(path).display(),
     );
     Err(Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message))

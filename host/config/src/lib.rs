@@ -35,7 +35,7 @@ pub use find::project_file;
 pub use hooks::{ConfiguredHook, add_hook, hook_digests};
 pub use installed::{Found, Names, not_installed};
 pub use journal::configured_journal;
-pub use layers::{Layer, LayerOptions, Layers, untrusted};
+pub use layers::{Layer, LayerOptions, Layers, WITHOUT_FILES, untrusted};
 pub use limits::GivenLimits;
 pub use manifest::extension_manifest;
 pub use registry::{RegistrySection, configured_registry};

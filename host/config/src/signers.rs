@@ -36,8 +36,8 @@ pub(super) fn read(policy: &mut TrustPolicy, source: RuleSource, file: &ConfigFi
         // The trust in a project's file covers its own bytes, and not those of another file.
         ensure!(
             source != RuleSource::ProjectSettings,
-            "{}: `trusted_root` has no effect in a project's file; set it in your own toolcell.toml, or name a file \
-             with --config",
+            "{}: `trusted_root` is not for a project's file, because it decides who may have signed; set it in your own \
+             toolcell.toml, or name a file with --config",
             file.place_of(word)
         );
         policy.use_root(file.folder.join(&**word));
@@ -77,7 +77,7 @@ fn signer(section: &TrustSection) -> anyhow::Result<TrustedSigner> {
 /// The signer with this sigstore identity.
 pub fn identified(identity: &str, issuer: &str) -> anyhow::Result<TrustedSigner> {
     let identity = Pattern::new(identity);
-    ensure!(!identity.is_blank(), "[[trust]] identity: it would match everybody; name one, or a part of it");
+    ensure!(!identity.is_blank(), "[[trust]] identity: it would match every identity; name one, or a part of it");
     ensure!(
         issuer.starts_with("https://"),
         "[[trust]] issuer: {issuer:?} is not an https URL, such as https://accounts.google.com"
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(read.trusted_root(), Some(Path::new("/project/root.json")));
         assert_eq!(read.minisign_keys().count(), 1);
         let error = policy(RuleSource::ProjectSettings, &text).unwrap_err().to_string();
-        assert!(error.contains("`trusted_root` has no effect in a project's file"), "{error}");
+        assert!(error.contains("`trusted_root` is not for a project's file"), "{error}");
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         for (words, why) in [
             ("reference = \"a.b/c\"", "names one signer"),
             ("reference = \"a.b/c\"\nidentity = \"a@b.c\"", "names one signer"),
-            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match everybody"),
+            ("reference = \"a.b/c\"\nidentity = \"*\"\nissuer = \"https://x\"", "it would match every identity"),
             ("reference = \"a.b/c\"\nidentity = \"a@b.c\"\nissuer = \"x\"", "not an https URL"),
             ("reference = \"a.b/c\"\nkey = \"x\"", "[[trust]] key: it is neither PEM nor base64"),
             ("reference = \"a.b/c\"\nminisign = \"x\"", "[[trust]] minisign: it is not a minisign public key"),

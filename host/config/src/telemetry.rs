@@ -19,7 +19,7 @@ const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TR
 /// Maximum number of headers for the collector.
 const HEADERS_MAX: usize = 16;
 
-/// `[telemetry]`: has no effect in a project's file.
+/// `[telemetry]`: an error in a project's file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetrySection {

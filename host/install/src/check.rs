@@ -251,7 +251,9 @@ fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
     if package.licence.is_none() {
         let message = match package.has_licence_file {
             true => "there is a file with the licence, and no manifest names it; write its SPDX expression",
-            false => "without a licence the tool may not be used; write its SPDX expression into the manifest",
+            false => {
+                "without a licence, its users have no right to use it; write its SPDX expression into the manifest"
+            }
         };
         add(Severity::Warning, "licence_missing", message);
     }

@@ -33,7 +33,7 @@ impl Sources {
         match reference {
             Reference::Path(_) => Ok(&*self.local),
             _ if self.offline && guard!("offline") => {
-                let message = format!("{reference} is not on this machine, and --offline keeps from asking for it");
+                let message = format!("{reference} is not on this machine; fetch it without --offline");
                 Err(Refusal::new(ErrorClass::DependencyUnavailable, "offline", message))
             }
             Reference::Registry(_) => Ok(&*self.registry),
@@ -142,7 +142,7 @@ async fn fetch(
         check(&resolved.reference, &expected, &digest)?;
     }
     let bytes = draft.bytes()?;
-    // What is loaded is what was hashed, whoever changed the file meanwhile.
+    // What is loaded is what was hashed, even if the file was changed meanwhile.
     check(&resolved.reference, &digest, &Digest::of(&bytes))?;
     Ok((digest, bytes, Some(draft)))
 }

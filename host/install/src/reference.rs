@@ -199,7 +199,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
         "https" => Ok(url),
         "http" if is_loopback(&url) => Ok(url),
         "http" => {
-            Err("`http` is for this machine alone, because anybody on the way can change the bytes; use `https`"
+            Err("`http` is for this machine alone, because the bytes can be changed on their way; use `https`"
                 .to_owned())
         }
         other => Err(format!("`{other}` is not supported; use `oci`, `https` or a path")),

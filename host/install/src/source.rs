@@ -157,7 +157,9 @@ impl<'a> Sink<'a> {
 
 /// The refusal of a component with more than `bytes_max` bytes.
 pub fn too_large(bytes_max: u64) -> Refusal {
-    let message = format!("the component has more than {bytes_max} bytes, so it was not fetched to its end");
+    let message = format!(
+        "the component has more than {bytes_max} bytes, so it was not fetched; use a build of it without debug information"
+    );
     Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
 }
 

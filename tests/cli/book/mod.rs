@@ -1,5 +1,6 @@
 //! The book: each page is in its summary, each link leads somewhere, and the reference is what the program says.
 
+mod claims;
 mod reference;
 mod settings;
 

@@ -84,9 +84,9 @@ fn add_table(pages: &[Value], is_meant: &dyn Fn(&Value) -> bool, text: &mut Stri
 
 fn errors() -> String {
     let pages = explain::pages();
-    let mut text = "# Error codes\n\nAn error is printed with its class and its code: `[sandbox_violation/memory_limit]`. `toolcell explain \
-                    CODE` prints its row of this page. The classes are those of Agent Tool 0.2.0. A tool can have codes of its own, \
-                    which its message explains.\n"
+    let mut text = "# Error codes\n\nThe error of a call is printed with its class and its code: `[sandbox_violation/memory_limit]`. Commands \
+                    that make no call print the code alone. `toolcell explain CODE` prints its row of this page. The classes \
+                    are those of Agent Tool 0.2.0. A tool can have codes of its own, which its message explains.\n"
         .to_owned();
     for class in ErrorClass::ALL {
         let word = serde_json::to_value(class).unwrap();

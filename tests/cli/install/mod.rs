@@ -148,6 +148,18 @@ fn nothing_is_installed_without_consent() {
 }
 
 #[test]
+fn a_project_is_trusted_before_it_installs_and_the_refusal_names_an_option_that_there_is() {
+    let place = Place::new().project("");
+    greet(&place, |_| {});
+    for command in [&["install", "./greet.wasm", "--yes"][..], &["update"], &["info", "./greet.wasm"]] {
+        let ran = place.run(command).exits(3);
+        assert!(ran.stderr.contains("toolcell policy trust") && ran.stderr.contains("--user goes on"), "{ran:?}");
+        assert!(!ran.stderr.contains("--no-config"), "{ran:?}");
+    }
+    place.run(&["install", "./greet.wasm", "--yes", "--user"]).exits(0);
+}
+
+#[test]
 fn the_user_at_the_terminal_is_asked() {
     let place = super::approvals::Place::of("");
     fs::write(place.folder.join("greet.wasm"), echoing("greet", reaching("api.example.com"))).unwrap();

@@ -131,6 +131,9 @@ fn a_root_of_another_deployment_knows_no_signer_of_this_one() {
 fn without_a_signature_nothing_is_verified() {
     let place = Place::new();
     assert_eq!(place.refused(), "unsigned");
+    // `verify` has no option that accepts it.
+    let refused = place.verify(&[]).exits(3);
+    assert!(refused.stderr.contains("a file can be installed as it is"), "{refused:?}");
     place.trust(&identity(IDENTITY, ISSUER));
     let refused = place.verify(&[]).exits(3);
     assert!(refused.stderr.contains("names who must have signed it"), "{refused:?}");

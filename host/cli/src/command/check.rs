@@ -58,7 +58,7 @@ impl Check {
             return printed.map(|()| exit).or_else(show::closed);
         }
         if let Some(refusal) = &refusal {
-            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            show::refused(refusal);
             return Ok(exit);
         }
         for found in found {

@@ -38,7 +38,7 @@ impl Export {
             Ok(described) => described,
             Err(stop) => {
                 let refusal = stop.refusal()?;
-                show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+                show::refused(&refusal);
                 show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
             }

@@ -88,7 +88,8 @@ impl Foretell {
             (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
             (Err(refusal), true) => (exit::of_refusal(refusal), format!("{}\n", refused(refusal))),
             (Err(refusal), false) => {
-                (exit::of_refusal(refusal), show::printable(&format!("refused: {}\n", refusal.message), true))
+                let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
+                (exit::of_refusal(refusal), show::printable(&line, true))
             }
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))

@@ -62,6 +62,11 @@ pub(super) fn columns() -> usize {
     if columns == 0 { COLUMNS } else { columns - 1 }
 }
 
+/// Prints a refusal that is no result of a call, with the code that `toolcell explain` takes.
+pub(super) fn refused(refusal: &Refusal) {
+    say(&format!("error: {} [{}]", refusal.message, refusal.code));
+}
+
 /// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
 pub(super) fn detail(refusal: &Refusal) {
     refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
@@ -75,7 +80,7 @@ pub(super) fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &
     let printed = match (record, refusal) {
         (Some(record), _) => json(record),
         (None, Some(refusal)) => {
-            say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            refused(refusal);
             Ok(())
         }
         (None, None) => writeln!(io::stdout(), "{made}"),

@@ -145,7 +145,7 @@ pub(super) fn key(file: &Path, password_file: Option<&Path>) -> Result<SigningKe
         }
         if !io::stdin().is_terminal() {
             return Err(refused(
-                "the key is encrypted, and there is no terminal to ask for its password; say --password-file",
+                "the key is encrypted, and there is no terminal to ask for its password; name a file with --password-file",
             ));
         }
         let typed = rpassword::prompt_password(format!("Password of {} (not shown): ", file.display()));

@@ -128,7 +128,7 @@ impl Loading {
 /// Prints why a server does not start, and returns its exit code.
 fn refused(stop: Stop) -> anyhow::Result<Exit> {
     let refusal = stop.refusal()?;
-    show::say(&format!("error: {}", refusal.message));
+    show::refused(&refusal);
     show::detail(&refusal);
     Ok(exit::of_refusal(&refusal))
 }

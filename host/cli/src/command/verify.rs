@@ -86,7 +86,7 @@ impl Verify {
         }
         print(&report).map(|()| exit).or_else(show::closed)?;
         if let Some(refusal) = &refusal {
-            show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+            show::refused(refusal);
         }
         Ok(exit)
     }

@@ -186,7 +186,8 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     }
     let program = format!("docker-credential-{name}");
     let failed = |why: &str| {
-        let message = format!("the credential helper {program} {why}; docker's config.json names it");
+        let message =
+            format!("the credential helper {program}, which docker's config.json names, {why}; correct that entry");
         Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
@@ -232,7 +233,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 fn invalid(why: &str) -> Refusal {
-    let message = format!("docker's credentials cannot be used: {why}");
+    let message = format!("docker's credentials cannot be used: {why}; correct the config.json of docker");
     Refusal::new(ErrorClass::SetupRequired, "docker_config_invalid", message)
 }
 

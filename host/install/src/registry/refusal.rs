@@ -26,32 +26,43 @@ pub(super) fn too_slow(host: &str, why: &str) -> Refusal {
 /// A redirect that is not followed. The query of its target can have a signature in it, which is a credential.
 pub(super) fn redirected(host: &str, target: &str, why: &str) -> Refusal {
     let target = target.split(['?', '#']).next().unwrap_or_default();
-    let message = format!("{host} redirects to {}, {why}; nothing was fetched from there", quoted(target));
+    let message =
+        format!("{host} redirects to {}, {why}, so nothing was fetched; report it to its operator", quoted(target));
     Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message)
 }
 
 /// An answer that is not what the distribution specification says.
 pub(super) fn malformed(host: &str, why: &str) -> Refusal {
-    let message = format!("the registry {host} gave an answer that cannot be used: {}", quoted(why));
+    let message = format!(
+        "the registry {host} gave an answer that cannot be used: {}; try again later, or report it to its operator",
+        quoted(why)
+    );
     Refusal::new(ErrorClass::DependencyUnavailable, "registry_answer_invalid", message)
 }
 
 /// An answer with more bytes than it may have.
 pub(super) fn too_long(host: &str, bytes_max: u64) -> Refusal {
-    let message = format!("the registry {host} sent more than {bytes_max} bytes where fewer were expected");
+    let message = format!(
+        "the registry {host} sent more than {bytes_max} bytes where fewer were expected; report it to the publisher"
+    );
     Refusal::new(ErrorClass::ResultTooLarge, "registry_answer_too_large", message)
 }
 
 /// Bytes that do not have the digest under which they were asked for.
 pub(super) fn mismatch(what: &str, expected: &str, found: &str) -> Refusal {
-    let message =
-        format!("{what} has the digest {found}, not {expected}: it was changed on its way or in the registry");
+    let message = format!(
+        "{what} has the digest {found}, not {expected}: it was changed on its way or in the registry; do not use it, and \
+         report it to the publisher"
+    );
     Refusal::new(ErrorClass::PolicyBlocked, "digest_mismatch", message)
 }
 
 /// An artifact that is not one component.
 pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
-    let message = format!("{reference} is not one WebAssembly component: {}", quoted(why));
+    let message = format!(
+        "{reference} is not one WebAssembly component: {}; name an artifact with one layer `application/wasm`",
+        quoted(why)
+    );
     Refusal::new(ErrorClass::CapabilityGap, "artifact_unsupported", message)
 }
 
@@ -108,6 +119,30 @@ fn error_code(body: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_message_ends_with_what_to_do() {
+        let answered = |number: u16| status("h", "x", StatusCode::from_u16(number).unwrap(), b"");
+        let refusals = [
+            unreachable("h", "why"),
+            too_slow("h", 30),
+            redirected("h", "https://x", "which is elsewhere"),
+            malformed("h", "why"),
+            too_long("h", 1),
+            mismatch("x", "a", "b"),
+            unsupported("h/x", "why"),
+            unauthorized("h", true),
+            unauthorized("h", false),
+            answered(403),
+            answered(404),
+            answered(429),
+            answered(503),
+        ];
+        for refusal in refusals {
+            let remedy = refusal.message.rsplit_once("; ").map(|(_, remedy)| remedy.split(' ').count());
+            assert!(remedy >= Some(3), "{}", refusal.message);
+        }
+    }
 
     #[test]
     fn an_answer_is_quoted_only_if_it_is_a_code() {

@@ -1,4 +1,4 @@
-//! Bundles that were signed with a managed key. They need no transparency log, because whoever verifies has the key; a
+//! Bundles that were signed with a managed key. They need no transparency log, because the verifier has the key; a
 //! log entry that is there must hold.
 
 use sigstore_verify::crypto::{SigningScheme, verify_signature, verify_signature_prehashed};

@@ -257,7 +257,7 @@ mod tests {
             let named = || place.trusting(&format!("minisign {public}"));
             assert_eq!(place.judge(none(), &[]).unwrap_err().code, "unsigned");
             assert_eq!(place.judge(named(), &[]).unwrap_err().code, "unsigned");
-            // A key that nobody has says nothing.
+            // A key that no entry names says nothing.
             assert_eq!(place.judge(none(), std::slice::from_ref(&signature)).unwrap_err().code, "signer_unknown");
             assert_eq!(place.judge(none(), &[b"PGP".to_vec()]).unwrap_err().code, "signature_format_unknown");
             let (named, other) = (named(), named());

@@ -110,7 +110,8 @@ pub(super) fn replayed(found: &str, signed: &str, digest: &Digest) -> Refusal {
 pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
     let next = match entry {
         Some(place) => format!("the [[trust]] entry at {place} names who must have signed it"),
-        None => "ask the publisher to sign it; --allow-unsigned accepts it as it is".to_owned(),
+        None if reference.is_path() => "ask the publisher to sign it; a file can be installed as it is".to_owned(),
+        None => "ask the publisher to sign it; `toolcell install --allow-unsigned` accepts it as it is".to_owned(),
     };
     refused("unsigned", format!("{reference} is not signed, so nothing says who made it; {next}"))
 }

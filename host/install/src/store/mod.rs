@@ -208,7 +208,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
-        // Read while nobody installs, so that what is installed meanwhile is not removed.
+        // Read while no process installs, so that what is installed meanwhile is not removed.
         let used = is_used()?;
         let (mut count, mut bytes) = (0, 0);
         for (digest, size) in self.components()? {

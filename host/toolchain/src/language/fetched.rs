@@ -102,8 +102,8 @@ impl Language for Fetched {
 mod tests {
     use super::super::{c, cpp, go, zig};
     use super::*;
-    use crate::toolchain::project::write;
-    use crate::toolchain::sources::Listing;
+    use crate::project::write;
+    use crate::sources::Listing;
 
     /// The files whose digests a build of the project in `dir` keeps.
     fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {

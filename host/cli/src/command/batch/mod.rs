@@ -203,7 +203,7 @@ impl Job<'_> {
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
                 Err(refusal) => {
-                    show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+                    show::refused(&refusal);
                     return anyhow::Ok((host, Some(exit::of_refusal(&refusal))));
                 }
             };

@@ -146,7 +146,7 @@ async fn result(case: &EvalCase, trace: &Trace, judge: &Judge) -> EvalResult {
 
 /// Says why the judge cannot be loaded.
 fn refused(refusal: &Refusal) -> Exit {
-    show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+    show::refused(refusal);
     show::detail(refusal);
     exit::of_refusal(refusal)
 }

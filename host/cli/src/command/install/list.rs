@@ -7,6 +7,7 @@ use toolcell_install::place::{Installed, Place};
 use toolcell_install::store;
 
 use super::super::exit::Exit;
+use super::super::shipped;
 use super::options::PlaceOptions;
 use super::{report, shop};
 
@@ -44,6 +45,10 @@ impl List {
         }
         if listed.is_empty() {
             lines.push("no tool is installed; `toolcell install REF` installs one".to_owned());
+        }
+        let shipped = shipped::names();
+        if !shipped.is_empty() {
+            lines.push(format!("came with toolcell: {}", shipped.join(", ")));
         }
         report::print(&json!({ "installed": listed }), &lines, self.json)
     }

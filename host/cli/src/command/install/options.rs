@@ -29,7 +29,7 @@ pub(in crate::command) struct SourceOptions {
 /// Who agrees.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::command) struct Consent {
-    /// Agree without being asked, for scripts
+    /// Agree to all that would be asked, such as another signer; for scripts
     #[arg(long, short)]
     pub(super) yes: bool,
 }

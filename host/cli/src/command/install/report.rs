@@ -93,7 +93,7 @@ impl Report {
         let exit = self.failed.first().map_or(Exit::Succeeded, exit::of_refusal);
         for refusal in &self.failed {
             if !self.json {
-                show::say(&format!("error: {} [{}]", refusal.message, refusal.code));
+                show::refused(refusal);
             }
             show::detail(refusal);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use toolcell::{Home, Loaded, Refusal, Tool};
-use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers};
+use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, WITHOUT_FILES};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
@@ -69,7 +69,11 @@ impl Shop {
             true => Layers::of_user(home).map_err(|error| unreadable(&error))?,
             false => {
                 let here = std::env::current_dir().ok();
-                Layers::read(home, here.as_deref(), &LayerOptions { file: options.config.clone(), none: false })?
+                let of_files = LayerOptions { file: options.config.clone(), none: false };
+                Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
+                    let message = refusal.message.replace(WITHOUT_FILES, "--user goes on without it");
+                    Refusal { message, ..refusal }
+                })?
             }
         };
         if is_user && let Some(folder) = config.parent() {

@@ -101,8 +101,10 @@ impl Trace {
             show::say(&format!("note: {unreadable} records of the session cannot be read, and are left out"));
         }
         let Some(trace) = builder.finish() else {
-            let message =
-                format!("cannot print a trace: no call and no step has the session {session:?}: toolcell calls --json");
+            let message = format!(
+                "cannot print a trace: no call and no step has the session {session:?}; `toolcell calls --json` prints \
+                 the sessions"
+            );
             return Err(BadRequest(message).into());
         };
         let printed = if self.json { show::json(&trace) } else { people::print(&trace) };

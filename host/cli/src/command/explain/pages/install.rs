@@ -45,8 +45,8 @@ pub(super) const PAGES: &[Page] = &[
         code: "install_declined",
         origins: &[Call(ApprovalRejected)],
         means: "The tool was not installed, because the user said no.",
-        cause: "The question at the terminal was answered so.",
-        remedy: "Run the command again, if it is meant.",
+        cause: "The answer at the terminal was not `y`.",
+        remedy: "Run the command again, and answer `y`.",
     },
     Page {
         code: "install_needs_consent",
@@ -221,7 +221,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(DependencyUnavailable)],
         means: "The registry gave an answer that cannot be used.",
         cause: "It does not follow the distribution specification.",
-        remedy: "Report it to the operator of the registry.",
+        remedy: "Try again later, or report it to the operator of the registry.",
     },
     Page {
         code: "registry_answer_too_large",
@@ -270,7 +270,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(PolicyBlocked)],
         means: "The artifact is not signed.",
         cause: "Nothing says who made it, and it does not come from a file.",
-        remedy: "Ask the publisher to sign it, or accept it with `--allow-unsigned`.",
+        remedy: "Ask the publisher to sign it, or install it with `--allow-unsigned`. A file can be installed as it is.",
     },
     Page {
         code: "signer_not_trusted",

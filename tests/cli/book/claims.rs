@@ -1,0 +1,107 @@
+//! What the pages claim and the sources can confirm: tests that they name, codes that they list, and who acts in them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::pages;
+use crate::cli::explain;
+use crate::support::root;
+
+/// Words in place of the one who acts: the caller, the client, the approver, the operator, the author, another user.
+const VAGUE: [&str; 8] = ["nobody", "somebody", "anybody", "everybody", "someone", "anyone", "everyone", "whoever"];
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+#[test]
+fn the_pages_and_the_help_name_who_acts() {
+    let others = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let others = others.map(|path| (path.to_owned(), read(path)));
+    let mut found = Vec::new();
+    for (path, text) in pages().into_iter().chain(others) {
+        // A name with an underscore, such as that of a code or a test, is one word.
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let vague = words.filter(|word| VAGUE.contains(&word.to_ascii_lowercase().as_str()));
+        found.extend(vague.map(|word| format!("{path}: {word}")));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn each_promise_of_security_names_tests_that_exist() {
+    let text = read("SECURITY.md");
+    let (mut count, mut missing) = (0, Vec::new());
+    for row in text.lines().filter(|line| line.starts_with("| **")) {
+        let shown = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
+        for (folder, names) in shown.split("; ").filter_map(|part| part.strip_prefix('`')?.split_once('`')) {
+            let folder = root().join(folder);
+            assert!(folder.is_dir(), "{row}");
+            // Attacks have ids, and rooms of a crate have unit tests.
+            let is_file = |name: &&str| folder.starts_with(root().join("tests")) && !name.contains(char::is_uppercase);
+            for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()).filter(is_file) {
+                count += 1;
+                if !folder.join(name).is_dir() && !folder.join(name).with_extension("rs").is_file() {
+                    missing.push(format!("{}: {name}", folder.display()));
+                }
+            }
+        }
+    }
+    assert!(count > 60, "only {count} names were found");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The Rust sources below `folder`.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_security_says() {
+    let mut files = Vec::new();
+    for package in std::fs::read_dir(root().join("host")).unwrap() {
+        sources(&package.unwrap().path().join("src"), &mut files);
+    }
+    let is_unsafe = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let shipped = text.split("\nmod tests {").next().unwrap();
+        let mut code = shipped.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+        code.any(|line| ["unsafe {", "unsafe fn ", "unsafe impl "].iter().any(|start| line.contains(start)))
+    };
+    let found: BTreeSet<PathBuf> =
+        files.iter().filter(|path| is_unsafe(path)).map(|path| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    let places = ["host/cli/src/main.rs", "host/sandbox/src/component.rs"];
+    assert_eq!(found, BTreeSet::from(places.map(PathBuf::from)));
+}
+
+#[test]
+fn the_pages_for_shippers_list_every_code() {
+    let page = read("docs/publishing.md");
+    let commands = ["check", "published", "push", "reproduce"].map(|name| format!("host/cli/src/command/{name}.rs"));
+    let mut codes = BTreeSet::new();
+    for path in commands.iter().map(String::as_str).chain(["host/install/src/check.rs"]) {
+        let text = read(path);
+        let made = text.split("Severity::").skip(1).filter_map(|rest| {
+            let rest = rest.trim_start_matches(char::is_alphanumeric).strip_prefix(',')?;
+            rest.trim_start().strip_prefix('"')?.split('"').next()
+        });
+        codes.extend(made.map(str::to_owned));
+    }
+    assert!(codes.len() > 12, "{codes:?}");
+    let unlisted: Vec<&String> = codes.iter().filter(|code| !page.contains(&format!("`{code}`"))).collect();
+    assert!(unlisted.is_empty(), "docs/publishing.md lacks {unlisted:?}");
+    let page = read("docs/signatures.md");
+    let known = explain::pages();
+    let codes = known.iter().filter_map(|entry| entry["code"].as_str());
+    let codes: Vec<&str> = codes.filter(|code| code.starts_with("sign")).collect();
+    assert!(codes.len() > 12, "{codes:?}");
+    let unlisted: Vec<&&str> = codes.iter().filter(|code| !page.contains(&format!("`{code}`"))).collect();
+    assert!(unlisted.is_empty(), "docs/signatures.md lacks {unlisted:?}");
+}
