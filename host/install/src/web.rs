@@ -99,7 +99,9 @@ fn vet(at: &Url, first: &Url, addresses: &[SocketAddr]) -> Result<(), Refusal> {
     }
     let Some(what) = addresses.iter().find_map(|address| special(reached(address.ip()))) else { return Ok(()) };
     let name = at.host_str().unwrap_or_default();
-    let message = format!("{first} redirects to {name}, whose address is not public ({what}), so nothing was fetched; use another URL");
+    let message = format!(
+        "{first} redirects to {name}, whose address is not public ({what}), so nothing was fetched; use another URL"
+    );
     Err(Refusal::new(ErrorClass::PolicyBlocked, "redirect_refused", message))
 }
 

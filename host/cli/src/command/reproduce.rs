@@ -50,7 +50,8 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut usize, bytes: &mut
         let (name, kind) = (entry.file_name(), entry.file_type().with_context(unreadable)?);
         let (source, copy) = (entry.path(), to.join(&name));
         if kind.is_dir() {
-            if !MADE.iter().any(|made| name == *made) && !(has_output && name == OUTPUT) {
+            let is_made = MADE.iter().any(|made| name == *made) || (has_output && name == OUTPUT);
+            if !is_made {
                 copy_folder(&source, &copy, false, files, bytes)?;
             }
             continue;

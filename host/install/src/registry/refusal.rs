@@ -125,7 +125,7 @@ mod tests {
         let answered = |number: u16| status("h", "x", StatusCode::from_u16(number).unwrap(), b"");
         let refusals = [
             unreachable("h", "why"),
-            too_slow("h", 30),
+            too_slow("h", "sends nothing"),
             redirected("h", "https://x", "which is elsewhere"),
             malformed("h", "why"),
             too_long("h", 1),

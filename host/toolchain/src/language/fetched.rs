@@ -10,7 +10,7 @@ use super::super::find::Search;
 use super::super::make::{self, Job};
 use super::super::project::Kind;
 use super::super::room::Room;
-use super::{File, Language};
+use super::{File, Language, Texts};
 
 /// What differs between these languages. The fields are documented at the functions of [`Language`].
 pub(super) struct Fetched {
@@ -19,7 +19,7 @@ pub(super) struct Fetched {
     pub(super) marks: &'static [&'static str],
     /// The template of a tool. Hooks are written in Rust.
     pub(super) tool: &'static [File],
-    pub(super) local_files: fn(&Path) -> Result<Vec<(String, String)>>,
+    pub(super) local_files: fn(&Path) -> Result<Texts>,
     pub(super) refuses_name: fn(&str) -> Option<&'static str>,
     pub(super) sdk: &'static [File],
     pub(super) test_command: &'static str,
@@ -61,7 +61,7 @@ impl Language for Fetched {
         }
     }
 
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+    fn local_files(&self, sdk: &Path) -> Result<Texts> {
         (self.local_files)(sdk)
     }
 

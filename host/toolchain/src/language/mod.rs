@@ -32,6 +32,8 @@ use super::{Say, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
 pub(super) type File = (&'static str, &'static str);
+/// Paths in a project, and the texts of their files.
+pub(super) type Texts = Vec<(String, String)>;
 
 /// What toolcell knows of one language.
 pub(super) trait Language: Sync {
@@ -51,7 +53,7 @@ pub(super) trait Language: Sync {
     /// The files of a new project that are only for this machine, such as links to the SDK: a path in the project, and
     /// the text. The template's `.gitignore` names them, and a build writes those that are missing. `sdk` is what
     /// `write_sdk` returned: the SDK is in its `guest-sdk/NAME`, the contract in `wit`.
-    fn local_files(&self, sdk: &Path) -> Result<Vec<(String, String)>> {
+    fn local_files(&self, sdk: &Path) -> Result<Texts> {
         let _ = sdk;
         Ok(Vec::new())
     }
