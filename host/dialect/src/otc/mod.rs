@@ -17,7 +17,7 @@ mod response;
 mod value_schema;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 
