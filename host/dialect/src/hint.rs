@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::ErrorClass;
 
 /// The name of a class in every dialect: `permission_denied`.
-pub fn class_name(class: ErrorClass) -> String {
+pub(crate) fn class_name(class: ErrorClass) -> String {
     match json!(class) {
         Value::String(name) => name,
         other => other.to_string(),
@@ -39,7 +39,7 @@ pub fn hint(class: ErrorClass) -> &'static str {
 }
 
 /// The hint for a caller that has no `load_tool`, and so has loaded each tool that it was given.
-pub fn hint_without_loading(class: ErrorClass) -> &'static str {
+pub(crate) fn hint_without_loading(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::SchemaNotLoaded => "use one of the tools that you were given",
         class => hint(class),

@@ -24,7 +24,8 @@ mod parts;
 mod visible;
 mod whole;
 
-pub use hint::{class_name, hint, hint_without_loading};
+pub use hint::hint;
+pub(crate) use hint::{class_name, hint_without_loading};
 pub use kind::{Dialect, Exchange};
 pub use listed::{Effects, Listed};
 pub use model_call::{ModelCall, Unreadable};

@@ -37,6 +37,7 @@ impl Listed<'_> {
         schema
     }
 
+    /// What the tool can do, as far as the host knows.
     pub fn effects(&self) -> Effects {
         let claim = |fact: fn(&ToolInterface) -> Option<&Value>| self.interface.and_then(fact).and_then(Value::as_bool);
         let is_destructive = changes(self.permission) || claim(|i| i.is_destructive.as_ref()) == Some(true);

@@ -87,6 +87,7 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server that has its tools.
     pub fn new(settings: Settings, offering: Offering) -> Arc<Self> {
         Self::with(settings, offering, None)
     }

@@ -22,7 +22,9 @@ const LINGER: Duration = Duration::from_millis(100);
 /// How long a stopped server waits for its calls to end, and for the client to read the remaining output.
 const STOP: Duration = Duration::from_millis(600);
 
+/// The stream from a client.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+/// The stream to a client.
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client on standard input and output until it disconnects or `interrupted` completes.

@@ -21,6 +21,7 @@ const SPARE_MEMORY: u64 = 1 << 20;
 
 const SDK: &str = "toolcell-guest";
 
+/// How a tool is built.
 pub struct BuildSettings {
     /// How to find a toolchain. The build overwrites its `dir` and `offline`.
     pub search: Search,
@@ -31,19 +32,23 @@ pub struct BuildSettings {
     pub target_dir: Option<PathBuf>,
     /// The folder of a local copy of the SDK (see `write_sdk`), for tools that name the SDK by its version alone.
     pub sdk: Option<PathBuf>,
+    /// Fetches nothing.
     pub offline: bool,
     /// Refuses to change Cargo.lock.
     pub locked: bool,
+    /// Maximum number of compilers at once; `None`: what cargo chooses.
     pub jobs: Option<u32>,
 }
 
 impl BuildSettings {
+    /// Settings with the defaults of their fields.
     pub fn new(search: Search, records: impl Into<PathBuf>) -> Self {
         let records = records.into();
         BuildSettings { search, records, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
     }
 }
 
+/// The outcome of a build.
 #[derive(Debug)]
 pub struct Built {
     /// `<tool>/target/toolcell/<package>.wasm`

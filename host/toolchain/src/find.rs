@@ -14,7 +14,7 @@ use super::process::{self, Stream};
 use super::{Say, TARGET, packages, sysroot};
 
 /// The environment variable that forces one way.
-pub const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
+pub(super) const PREFERENCE_VARIABLE: &str = "TOOLCELL_GUEST_TOOLCHAIN";
 
 /// Time limit of one question to a compiler. It answers at once, unless a rustup proxy tries to download first.
 pub(super) const PROBE: Duration = Duration::from_secs(20);
@@ -26,6 +26,7 @@ pub(super) const TARGET_SIZE: &str = "some 30 MB";
 /// most of it.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
+/// The ways to a toolchain that may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The first way that works.
@@ -57,6 +58,7 @@ impl FromStr for Preference {
 }
 
 impl Preference {
+    /// Reads `TOOLCELL_GUEST_TOOLCHAIN`. Fails on any other value than those of the variable.
     pub fn from_env() -> Result<Self> {
         let value = std::env::var_os(PREFERENCE_VARIABLE).unwrap_or_default();
         value.to_string_lossy().parse()
@@ -100,6 +102,7 @@ impl Search {
     }
 }
 
+/// The way on which a toolchain was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolchainSource {
     Installed,
@@ -111,14 +114,14 @@ pub enum ToolchainSource {
 
 /// How to call the cargo that can build a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toolchain {
-    pub source: ToolchainSource,
+pub(super) struct Toolchain {
+    pub(super) source: ToolchainSource,
     /// A hash that changes with the standard library. It is part of the target folder's name, because cargo does not
     /// detect such a change.
-    pub id: String,
-    pub cargo: PathBuf,
+    pub(super) id: String,
+    pub(super) cargo: PathBuf,
     /// Passed to cargo as `RUSTC`; `None` if cargo finds the right rustc itself.
-    pub rustc: Option<PathBuf>,
+    pub(super) rustc: Option<PathBuf>,
     path: OsString,
 }
 
@@ -134,7 +137,7 @@ impl Toolchain {
     }
 
     /// A cargo command that builds with this toolchain, in `dir`.
-    pub fn cargo(&self, dir: &Path) -> Command {
+    pub(super) fn cargo(&self, dir: &Path) -> Command {
         let mut command = process::command(&self.cargo, &self.path);
         command.current_dir(dir);
         if let Some(rustc) = &self.rustc {
@@ -155,7 +158,7 @@ pub(super) fn short_hash(text: &str) -> String {
 
 /// Finds the first way that works, or the forced one. The first time, this may download, install packages and compile a
 /// standard library.
-pub fn find(search: &Search, say: Say) -> Result<Toolchain> {
+pub(super) fn find(search: &Search, say: Say) -> Result<Toolchain> {
     match search.preference {
         Preference::Any => first_of_all(search, say),
         Preference::Installed => installed(search),

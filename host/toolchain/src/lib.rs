@@ -38,7 +38,7 @@ mod watch;
 mod standin;
 
 pub use build::{BuildSettings, Built};
-pub use find::{PREFERENCE_VARIABLE, Preference, Search, Toolchain, ToolchainSource, find};
+pub use find::{Preference, Search, ToolchainSource};
 pub use language::{Lang, build, names, no_project};
 pub use project::{Kind, new_project};
 pub use record::{Standing, source_places, standing};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::find::{PROBE, Search, TARGET_SIZE, installed, remedy};
+use super::find::{PREFERENCE_VARIABLE, PROBE, Search, TARGET_SIZE, installed, remedy};
 use super::packages::{Apt, NAMES, PACKAGES_SIZE};
 use super::{Preference, TARGET, process, sysroot};
 
+/// Whether a part of a toolchain can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Works as it is.
@@ -16,6 +17,7 @@ pub enum State {
     Missing,
 }
 
+/// A row of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub subject: String,
@@ -152,7 +154,7 @@ fn by_packages(search: &Search) -> Finding {
                 [] => format!("{not_ready:#}; its packages are installed, so a build compiles it from them"),
                 names => format!("{not_ready:#}; packages that are not installed: {}", names.join(", ")),
             };
-            let fix = Some(format!("{}=packages toolcell build DIR", super::PREFERENCE_VARIABLE));
+            let fix = Some(format!("{}=packages toolcell build DIR", PREFERENCE_VARIABLE));
             Finding { subject: PACKAGES.to_owned(), state: State::Absent, detail, fix }
         }
         Err(reason) => {

@@ -51,6 +51,7 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
+    /// Begins the trace of `session`, without calls.
     pub fn new(session: &str, detectors: Detectors) -> Self {
         Self {
             session: session.to_owned(),

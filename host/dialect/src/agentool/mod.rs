@@ -33,6 +33,7 @@ pub enum Word<T> {
 }
 
 impl<T: Copy> Word<T> {
+    /// The word; `None` if it is not one of the known ones.
     pub fn known(&self) -> Option<T> {
         match self {
             Self::Known(word) => Some(*word),

@@ -11,6 +11,7 @@ pub struct Post {
     pub what: Posted,
 }
 
+/// What an agent adds to the trace of its session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Posted {
     Start(Start),

@@ -49,6 +49,7 @@ pub enum Category {
 }
 
 impl Category {
+    /// The word of the format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retrieval => "retrieval",

@@ -54,6 +54,7 @@ pub enum StepType {
 }
 
 impl StepType {
+    /// The word of the format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reasoning => "reasoning",

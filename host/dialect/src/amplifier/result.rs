@@ -22,6 +22,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
+    /// The word of the format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Execution => "execution",

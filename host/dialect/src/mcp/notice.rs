@@ -62,6 +62,7 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// The progress of the call that `token` names, before its first update.
     pub fn new(token: ProgressToken) -> Self {
         Self { token, last: None, in_percent: false }
     }

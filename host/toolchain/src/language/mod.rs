@@ -163,14 +163,17 @@ impl Lang {
         Self::all().find(|lang| lang.0.marks().iter().all(|mark| dir.join(mark).is_file()))
     }
 
+    /// The word for it on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
+    /// The name of the language.
     pub fn title(self) -> &'static str {
         self.0.title()
     }
 
+    /// The command that runs the native tests of a new project.
     pub fn test_command(self) -> &'static str {
         self.0.test_command()
     }
