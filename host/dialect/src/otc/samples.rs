@@ -115,14 +115,6 @@ pub(crate) fn record(change: Value) -> CallRecord {
     }
 }
 
-/// The same record of a call that was refused before its tool ran.
-pub(crate) fn unstarted(mut record: CallRecord) -> CallRecord {
-    let mut invocation = serde_json::to_value(&record.invocation).unwrap();
-    invocation.as_object_mut().unwrap().remove("started_at");
-    record.invocation = serde_json::from_value(invocation).unwrap();
-    record
-}
-
 /// Validates a document against the schema of this repository for what it is: a definition, a response, ..
 #[track_caller]
 pub(crate) fn check(what: &str, mode: Mode, value: &Value) {

@@ -6,11 +6,19 @@ use tokio::sync::Notify;
 use toolcell_core::record::{CallRecord, ErrorClass, Timestamp};
 use toolcell_dialect::otc::{AuthorizationStatus, Mode, Reading};
 
-use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record, unstarted};
+use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
 use super::token::tests::{SECRET as WORKER_SECRET, engine};
 use super::{Answer, ENGINE, ParsedCall, Service, Settings, Tool, Worker, WorkerSecret};
 
 const BASE: &str = "https://tools.example.com/otc/1.0/authorizations/";
+
+/// The same record of a call that was refused before its tool ran.
+fn unstarted(mut record: CallRecord) -> CallRecord {
+    let mut invocation = serde_json::to_value(&record.invocation).unwrap();
+    invocation.as_object_mut().unwrap().remove("started_at");
+    record.invocation = serde_json::from_value(invocation).unwrap();
+    record
+}
 
 fn service() -> Service {
     let service = Service::new(Settings {
