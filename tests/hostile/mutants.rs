@@ -296,6 +296,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("confirmed_locks", &[], &["cli::install::locks::a_lock_that_was_edited"]),
     ("declared_names", &[], &["cli::install::locks::a_name_that_a_lock_cannot_have"]),
     ("lock_patience", &[], &["unit:place::tests::a_lock_that_another_keeps"]),
+    ("lock_settled", &[], &["unit:place::tests::many_changes_at_once"]),
     ("lock_room", &[], &["unit:place::tests::a_lock_that_could_not_be_read"]),
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
     ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),

@@ -60,6 +60,23 @@ impl Draft {
     }
 }
 
+/// Locks `file` for this process. Other processes may have it until `until`.
+fn wait_for(file: &File, name: &str, until: Instant) -> io::Result<()> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until || !guard!("lock_patience") => {
+                std::thread::sleep(POLL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process keeps {name} locked for more than {} s", PATIENCE.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_lock {
@@ -190,30 +207,29 @@ impl Place {
         // As the other files of a project, less what the user's mask takes.
         let owner = Mode::RUSR | Mode::WUSR;
         let mode = owner | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let start = Instant::now();
+        let until = Instant::now() + patience;
         loop {
             let file = File::from(rustix::fs::open(&path, flags, mode)?);
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
             }
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) if start.elapsed() < patience || !guard!("lock_patience") => {
-                    std::thread::sleep(POLL);
-                    continue;
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let message =
-                        format!("another process keeps {DRAFT} locked for more than {} s", patience.as_secs());
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
+            wait_for(&file, DRAFT, until)?;
             // The process that had it may have made it the lock.
             let (ours, there) = (file.metadata()?, path.symlink_metadata());
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                return Ok(Draft { file, path, is_lock: false });
+                let draft = Draft { file, path, is_lock: false };
+                return self.wait_for_last(until).map(|()| draft);
             }
+        }
+    }
+
+    /// Waits for the process whose draft is the lock by now: it keeps it locked until it has confirmed what it wrote.
+    fn wait_for_last(&self, until: Instant) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::open(&self.lock, flags, Mode::empty()) {
+            Ok(last) if guard!("lock_settled") => wait_for(&File::from(last), lock::FILE_NAME, until),
+            // The next reader says why it cannot be read.
+            _ => Ok(()),
         }
     }
 
