@@ -98,6 +98,25 @@ fn the_table_of_the_specification_names_what_exists_and_all_that_the_code_mentio
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A reader looks for code in ARCHITECTURE.md first, and for its reasons in the decisions.
+#[test]
+fn the_map_and_the_decisions_name_files_that_exist() {
+    let mut wrong = Vec::new();
+    let is_map = |file: &str| file == "ARCHITECTURE.md" || file.starts_with("docs/decisions/");
+    for page in tracked().iter().filter(|file| is_map(file)) {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        for word in text.split('`').skip(1).step_by(2) {
+            let folder = word.split_once('/').map_or("", |(folder, _)| folder);
+            let is_path = word.ends_with(".rs") || word.ends_with('/');
+            let is_named = folder == "host" || CRATES.contains(&folder);
+            if is_path && is_named && !word.contains('*') && !place(word).exists() {
+                wrong.push(format!("{page}: there is no {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The SDK has the words of the contract in lists of its own, because it is built without the host. The words of the
 /// schemas are those of the host's types.
 #[test]
