@@ -258,10 +258,12 @@ async fn a_command_that_prints_too_much_is_stopped() {
     }
     let called = test(&flooding(1, 2)).limit(|limits| limits.output_bytes = 100_000).call(json!({})).await;
     called.failed("result_too_large", "output_limit");
-    // As JSON, each of these null characters takes six bytes.
-    let called = test(&flooding(1, 1)).limit(|limits| limits.output_bytes = 100_000).call(json!({})).await;
+    // As JSON, each of these quotes takes two bytes.
+    let quotes = "(memory.fill (i32.const 65536) (i32.const 34) (i32.const 6000))
+         (call $write (i32.const 1) (i32.const 65536) (i32.const 6000))";
+    let called = test(&program("", quotes)).limit(|limits| limits.output_bytes = 10_000).call(json!({})).await;
     called.failed("result_too_large", "output_limit");
-    assert_eq!(logged(&called.record(), "stdout").len(), 65_536, "what it printed is in no log");
+    assert_eq!(logged(&called.record(), "stdout").len(), 6_000, "what it printed is in no log");
 }
 
 #[tokio::test]
