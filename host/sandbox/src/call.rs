@@ -382,15 +382,16 @@ fn close(
         run.observer.progress(last);
     }
     // An answer has what a command printed; without one that is accepted, it is a log. JSON can be longer than what was printed.
-    match &result {
-        Ok(outcome) if size(outcome) <= left.output_bytes => store.data().logs.drop_output(),
+    let output_bytes = result.as_ref().ok().map(size);
+    match output_bytes {
+        Some(bytes) if bytes <= left.output_bytes => store.data().logs.drop_output(),
         _ => store.data().logs.keep_output(),
     }
     let mut usage = usage(store.data(), store.get_fuel().unwrap_or(0), left);
     let has_failed = fails_with_output && result.as_ref().is_ok_and(has_failed);
     let outcome = match result {
         Ok(outcome) => {
-            usage.output_bytes.used = size(&outcome);
+            usage.output_bytes.used = output_bytes.unwrap_or_default();
             accept(outcome, usage.output_bytes).map(|outcome| heed_cancellation(outcome, &run.cancellation))
         }
         Err(error) => needed(&error, &mut store).ok_or_else(|| verdict(&error, &store, allowed)),
