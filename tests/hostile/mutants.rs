@@ -64,6 +64,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("access_lists", &[], &["cli::ownership::an_access_list"]),
     ("workspace_bytes", &[], &["sandbox::worlds::near::a_tool_reads_texts"]),
     ("whole_bodies", &[], &["unit:egress::whole::", "sandbox::worlds::near::headers_and_bodies"]),
+    ("whole_memory", &[], &["sandbox::worlds::near::a_body_counts_as_memory"]),
     ("whole_headers", &[], &["unit:egress::whole::", "sandbox::worlds::near::headers_and_bodies"]),
     ("near_manifest", &[], &["unit:dialect::near::"]),
     ("near_schema", &[], &["unit:world::near::records::", "sandbox::worlds::near::a_schema_that_cannot"]),
