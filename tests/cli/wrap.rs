@@ -112,6 +112,8 @@ fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
         (&["plain.wasm", "--name=a b"], "characters other than letters"),
         (&["echo.wasm", "--name=other"], "not made for toolcell"),
         (&["command.wasm", "--profile=command.json"], "only components of plain functions"),
+        (&["command.wasm", "--wit=wit", "--name=other"], "leave out --wit"),
+        (&["echo.wasm", "--wit=wit"], "leave out --wit"),
         (&["missing.wasm", "--name=other"], "missing.wasm"),
         (&["broken.json", "--name=other"], "the component"),
     ] {

@@ -355,6 +355,11 @@ impl Loaded {
     pub fn imports(&self) -> &[String] {
         self.component.imports()
     }
+
+    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    pub fn is_of_plain_functions(&self) -> bool {
+        self.component.is_of_plain_functions()
+    }
 }
 
 fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {

@@ -106,6 +106,14 @@ impl Wrap {
                 format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
             return Err(BadRequest(message).into());
         }
+        if self.wit.is_some() && !loaded.is_of_plain_functions() {
+            let shown = self.file.display();
+            let message = format!(
+                "cannot wrap {shown}: only components of plain functions read the documentation of a WIT package; leave \
+                 out --wit"
+            );
+            return Err(BadRequest(message).into());
+        }
         write(&self.output, &wrapped, self.force)?;
         Ok(loaded)
     }
