@@ -58,8 +58,9 @@ pub(super) struct Examined<'a> {
 }
 
 /// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
-/// (`adapt.rs`). Change it together with them. Both are kept with the compiled code, and an older toolkit may ask for more.
-pub(super) const TRANSLATION_VERSION: &str = "1";
+/// (`adapt.rs`). Change it together with them, and with what a component is refused for when it is compiled (`metadata.rs`).
+/// All of it is kept with the compiled code: an older toolkit may ask for more, and an older component was not checked.
+pub(super) const TRANSLATION_VERSION: &str = "2";
 
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
