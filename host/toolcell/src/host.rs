@@ -154,7 +154,7 @@ impl Host {
     }
 
     fn enter(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, from: &str) -> Result<Loaded, Refusal> {
-        imports::check(component.imports(), &tools)?;
+        imports::check(&component, &tools)?;
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;

@@ -178,9 +178,22 @@ async fn a_profile_that_would_be_lost_is_refused() {
         let told = format!("{} {}", refusal.message, refusal.detail.as_deref().unwrap_or_default());
         assert!(told.contains(why), "{told}");
     }
-    // No tool of the component would declare what it imports.
-    let silent = with("plain-network", "toolcell:profile", &json!({ "tools": { "show": { "network": false } } }));
-    assert_eq!(refused(silent).await.code, "imports_undeclared");
+}
+
+#[tokio::test]
+async fn a_tool_without_the_network_needs_no_grant_although_its_component_imports_http() {
+    for profile in [json!({ "tools": { "show": { "network": false } } }), json!({ "ceiling": {} })] {
+        let silent = || alone(with("plain-network", "toolcell:profile", &profile), None);
+        assert_eq!(silent().call(json!({ "path": "/a" })).await.succeeded(), "/a", "{profile}");
+    }
+}
+
+#[tokio::test]
+async fn the_requests_of_a_tool_stay_below_its_ceiling() {
+    let profile = json!({ "ceiling": { "network": ["https://example.com"] } });
+    let show = || alone(with("plain-network", "toolcell:profile", &profile), None);
+    show().call(json!({ "path": "/a" })).await.failed("permission_denied", "not_granted").never_ran();
+    show().net("https://example.com").call(json!({ "path": "/a" })).await.succeeded();
 }
 
 #[tokio::test]
