@@ -111,7 +111,7 @@ fn a_policy_of_wassette_is_a_ceiling_that_a_later_profile_keeps() {
         );
     }
     assert_eq!(profile("closed.wasm")["access_kinds"], json!([]));
-    // A grant of another host is none below the ceiling, and a tool without the network needs no grant.
+    // A ceiling grants nothing, and a tool that asks for no network needs no grant.
     let call = |file: &str, more: &[&str]| {
         let arguments = [&["call", file, "{\"path\": \"/a\"}", "--json", "--no-config"][..], more].concat();
         toolcell(&folder, &arguments)
