@@ -84,6 +84,65 @@ fn a_profile_is_written_and_a_later_name_keeps_it() {
 }
 
 #[test]
+fn a_policy_of_wassette_is_a_ceiling_that_a_later_profile_keeps() {
+    let (_guard, folder) = scratch();
+    std::fs::write(folder.join("show.wasm"), wat("plain-network")).unwrap();
+    let policy = "version: \"1.0\"\npermissions:\n  network:\n    allow:\n    - host: https://example.com\n";
+    std::fs::write(folder.join("policy.yaml"), policy).unwrap();
+    std::fs::write(folder.join("closed.yaml"), "version: '1.0'\ndescription: None of it.\n").unwrap();
+    std::fs::write(folder.join("profile.json"), json!({ "tools": { "show": { "read_only": true } } }).to_string())
+        .unwrap();
+    let wrap = |from: &str, what: &str, to: &str| toolcell(&folder, &["wrap", from, what, "-o", to]).exits(0);
+    wrap("show.wasm", "--policy=policy.yaml", "open.wasm");
+    wrap("open.wasm", "--profile=profile.json", "profiled.wasm");
+    wrap("open.wasm", "--policy=closed.yaml", "closed.wasm");
+    let profile = |file: &str| {
+        let records = toolcell(&folder, &["describe", file, "--json"]).exits(0).json();
+        records["permission_profiles"][0].clone()
+    };
+    for (file, scope) in
+        [("show.wasm", "any"), ("open.wasm", "https://example.com"), ("profiled.wasm", "https://example.com")]
+    {
+        let profile = profile(file);
+        assert_eq!(
+            (&profile["access_kinds"], &profile["network_scope"]),
+            (&json!(["network"]), &json!(scope)),
+            "{file}"
+        );
+    }
+    assert_eq!(profile("closed.wasm")["access_kinds"], json!([]));
+    // A ceiling grants nothing, and a tool that asks for no network needs no grant.
+    let call = |file: &str, more: &[&str]| {
+        let arguments = [&["call", file, "{\"path\": \"/a\"}", "--json", "--no-config"][..], more].concat();
+        toolcell(&folder, &arguments)
+    };
+    call("open.wasm", &["--allow-net=https://example.com"]).exits(0);
+    let refused = call("open.wasm", &[]).json();
+    assert_eq!(refused["error"]["error_class"], "permission_denied", "{refused}");
+    call("closed.wasm", &[]).exits(0);
+}
+
+#[test]
+fn a_policy_that_cannot_be_kept_to_is_refused_at_its_place() {
+    let (_guard, folder) = place();
+    std::fs::write(folder.join("command.wasm"), command()).unwrap();
+    let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n";
+    for (component, policy, why) in [
+        ("plain.wasm", "version: '1.0'\npermissions: {network: {alow: []}}\n", "permissions.network.alow: "),
+        ("plain.wasm", "version: '1.0'\npermissions: {network: {deny: [{host: a}]}}\n", "permissions.network.deny: "),
+        ("plain.wasm", "version: 1.0\nversion: 1.1\n", "line 2: \"version\" is a duplicate key"),
+        ("plain.wasm", bomb, "line 1: an anchor"),
+        ("plain.wasm", "{", "cannot use the policy policy.yaml: "),
+        ("command.wasm", "version: '1.0'\n", "only components of plain functions"),
+    ] {
+        std::fs::write(folder.join("policy.yaml"), policy).unwrap();
+        let refused = toolcell(&folder, &["wrap", component, "--policy=policy.yaml", "-o", "new.wasm"]).exits(2);
+        assert!(refused.stderr.contains(why), "{why}: {}", refused.stderr);
+        assert!(!folder.join("new.wasm").exists(), "{why}");
+    }
+}
+
+#[test]
 fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
     let (_guard, folder) = place();
     std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
@@ -112,6 +171,8 @@ fn what_cannot_be_honoured_is_refused_and_nothing_is_written() {
         (&["plain.wasm", "--name=a b"], "characters other than letters"),
         (&["echo.wasm", "--name=other"], "not made for toolcell"),
         (&["command.wasm", "--profile=command.json"], "only components of plain functions"),
+        (&["command.wasm", "--wit=wit", "--name=other"], "leave out --wit"),
+        (&["echo.wasm", "--wit=wit"], "leave out --wit"),
         (&["missing.wasm", "--name=other"], "missing.wasm"),
         (&["broken.json", "--name=other"], "the component"),
     ] {

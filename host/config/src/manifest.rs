@@ -67,7 +67,7 @@ struct SourceCredential {
 /// place in it.
 pub fn extension_manifest(file: &Path) -> anyhow::Result<Manifest> {
     let place = || format!("cannot use the manifest {}", file.display());
-    let text = text(file)?;
+    let text = text(file, MANIFEST_BYTES_MAX)?;
     let source: Source = toml::from_str(&text)
         .map_err(|error| {
             let at = error.span().map(|span| span.start).unwrap_or_default();
@@ -124,15 +124,15 @@ fn schema(folder: &Path, named: &str, room: &mut usize) -> anyhow::Result<Value>
     let whole = folder.join(path);
     let real = whole.canonicalize().with_context(|| format!("cannot read {}", whole.display()))?;
     ensure!(real == whole, "{named:?} leads through a link; put the file itself there");
-    let text = text(&whole)?;
+    let text = text(&whole, MANIFEST_BYTES_MAX)?;
     *room = room
         .checked_sub(text.len())
         .with_context(|| format!("{named:?}: the schemas together have more than {MANIFEST_BYTES_MAX} bytes"))?;
     read_json(&text, JSON_VALUES_MAX).map_err(anyhow::Error::msg).with_context(|| format!("{named:?} is not JSON"))
 }
 
-/// Reads a text file that is no link.
-fn text(file: &Path) -> anyhow::Result<String> {
+/// Reads a text file of at most `bytes_max` bytes that is no link.
+pub(super) fn text(file: &Path, bytes_max: usize) -> anyhow::Result<String> {
     let shown = file.display();
     ensure!(
         !file.is_symlink(),
@@ -145,7 +145,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
     let metadata = open.metadata().with_context(|| format!("cannot read {shown}"))?;
     ensure!(metadata.is_file(), "cannot read {shown}: it is not a regular file");
     let mut bytes = Vec::new();
-    let most = MANIFEST_BYTES_MAX as u64;
+    let most = bytes_max as u64;
     open.take(most + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
     if bytes.len() as u64 > most {
         bail!("cannot read {shown}: it is larger than {most} bytes");

@@ -189,6 +189,11 @@ impl LoadedComponent {
         self.description.world.leaves_files()
     }
 
+    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    pub fn is_of_plain_functions(&self) -> bool {
+        self.description.world == world::Kind::Wit
+    }
+
     /// Whether a partial outcome of the component can be a failure, whose output is kept.
     pub(super) fn fails_with_output(&self) -> bool {
         self.description.world.fails_with_output()

@@ -154,7 +154,7 @@ impl Host {
     }
 
     fn enter(&self, component: Arc<LoadedComponent>, tools: Vec<Arc<Tool>>, from: &str) -> Result<Loaded, Refusal> {
-        imports::check(component.imports(), &tools)?;
+        imports::check(&component, &tools)?;
         self.services.catalog.add(tools.clone(), from)?;
         for tool in &tools {
             let id = &tool.declaration().tool_id;
@@ -354,6 +354,11 @@ impl Loaded {
     /// The interfaces that the component imports.
     pub fn imports(&self) -> &[String] {
         self.component.imports()
+    }
+
+    /// Whether the tools are made of the component's functions, by their types and their documentation.
+    pub fn is_of_plain_functions(&self) -> bool {
+        self.component.is_of_plain_functions()
     }
 }
 

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use toolcell_core::catalog::Tool;
 use toolcell_core::record::{AccessKind, ErrorClass, Refusal};
+use toolcell_sandbox::LoadedComponent;
 
 /// Interfaces that give nothing by themselves, and the access kind that a tool must declare before its component may
 /// import them.
@@ -15,7 +16,8 @@ const TOOLS: &str = "toolcell:tool/tools@";
 
 /// Refuses a component that imports an interface that none of its tools declares (requirements T-21), and lists such
 /// interfaces.
-pub(super) fn check(imports: &[String], tools: &[Arc<Tool>]) -> Result<(), Refusal> {
+pub(super) fn check(component: &LoadedComponent, tools: &[Arc<Tool>]) -> Result<(), Refusal> {
+    let imports = component.imports();
     let declared = |kind: &AccessKind| tools.iter().any(|tool| tool.permission_profile().wants(kind));
     let calls = imports.iter().find(|import| import.starts_with(TOOLS));
     if let Some(calls) = calls.filter(|_| tools.iter().all(|tool| tool.permission_profile().tool_calls.is_empty())) {
@@ -24,6 +26,10 @@ pub(super) fn check(imports: &[String], tools: &[Arc<Tool>]) -> Result<(), Refus
              tool_calls, or do without"
         );
         return Err(Refusal::new(ErrorClass::CapabilityGap, "imports_undeclared", message));
+    }
+    // Their runtimes import HTTP for pure code, too. Such tools ask for it unless a profile or a ceiling says that they do not.
+    if component.is_of_plain_functions() {
+        return Ok(());
     }
     let undeclared = undeclared(imports, declared);
     if undeclared.is_empty() {

@@ -327,6 +327,30 @@ async fn headers_and_bodies_of_requests_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_body_counts_as_memory_of_its_call() {
+    const MIB: usize = 1 << 20;
+    // Of what is left of 16 MiB, half is more than 4 MiB, and less than 10 MiB.
+    for (mib, fits) in [(4, true), (10, false)] {
+        let server = Server::start(move |visit| {
+            visit.head();
+            visit.say(&format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", mib * MIB));
+            let piece = "x".repeat(MIB);
+            for _ in 0..mib {
+                if !visit.say(&piece) {
+                    break;
+                }
+            }
+        });
+        let look = of("near_memory", "look").net(&server.url("")).limit(|limits| limits.memory_bytes = 16 << 20);
+        let told = answer(look, json!({ "do": "request", "url": server.url("/") })).await;
+        match fits {
+            true => assert_eq!(told["bytes"], mib * MIB, "{told}"),
+            false => assert_eq!(told["code"], "body_too_large", "{told}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_time_of_a_request_is_the_tools_own_where_it_is_shorter() {
     let silent = Server::start(|visit| {
         visit.head();

@@ -99,6 +99,33 @@ async fn a_function_that_is_canceled_ends_at_once() {
 }
 
 #[tokio::test]
+async fn an_asynchronous_function_is_a_tool_under_the_same_limits() {
+    let text = r#"(component
+        (core func $return (canon task.return (result u32)))
+        (core module $main
+          (import "" "return" (func $return (param i32)))
+          (func (export "double") (param $n i32) (result i32)
+            (call $return (i32.shl (local.get $n) (i32.const 1)))
+            (i32.const 0))
+          (func (export "spin") (result i32) (loop $forever (br $forever)) (i32.const 0))
+          (func (export "silent") (result i32) (i32.const 0))
+          (func (export "callback") (param i32 i32 i32) (result i32) unreachable))
+        (core instance $main (instantiate $main (with "" (instance (export "return" (func $return))))))
+        (func (export "double") async (param "n" u32) (result u32)
+          (canon lift (core func $main "double") async (callback (core func $main "callback"))))
+        (func (export "spin") async (canon lift (core func $main "spin") async (callback (core func $main "callback"))))
+        (func (export "silent") async
+          (canon lift (core func $main "silent") async (callback (core func $main "callback")))))"#;
+    let component = wat::parse_str(text).unwrap();
+    let tool = |name: &str| alone(component.clone(), Some(name));
+    assert_eq!(tool("double").call(json!({ "n": 21 })).await.succeeded(), 42);
+    tool("spin").limit(|limits| limits.fuel = 10_000_000).call(json!({})).await.failed("timeout", "fuel_exhausted");
+    tool("spin").timeout_ms(200).call(json!({})).await.failed("timeout", "deadline_exceeded");
+    let silent = tool("silent").call(json!({})).await;
+    assert!(silent.0.result.error.is_some(), "a function that ends without its answer has none");
+}
+
+#[tokio::test]
 async fn what_breaks_the_contract_of_components_ends_the_call() {
     plain("trap").call(json!({})).await.failed("execution_failed", "guest_panicked");
     plain("tools-not-text").call(json!({})).await.failed("execution_failed", "guest_invalid");
@@ -151,9 +178,22 @@ async fn a_profile_that_would_be_lost_is_refused() {
         let told = format!("{} {}", refusal.message, refusal.detail.as_deref().unwrap_or_default());
         assert!(told.contains(why), "{told}");
     }
-    // No tool of the component would declare what it imports.
-    let silent = with("plain-network", "toolcell:profile", &json!({ "tools": { "show": { "network": false } } }));
-    assert_eq!(refused(silent).await.code, "imports_undeclared");
+}
+
+#[tokio::test]
+async fn a_tool_without_the_network_needs_no_grant_although_its_component_imports_http() {
+    for profile in [json!({ "tools": { "show": { "network": false } } }), json!({ "ceiling": {} })] {
+        let silent = || alone(with("plain-network", "toolcell:profile", &profile), None);
+        assert_eq!(silent().call(json!({ "path": "/a" })).await.succeeded(), "/a", "{profile}");
+    }
+}
+
+#[tokio::test]
+async fn the_requests_of_a_tool_stay_below_its_ceiling() {
+    let profile = json!({ "ceiling": { "network": ["https://example.com"] } });
+    let show = || alone(with("plain-network", "toolcell:profile", &profile), None);
+    show().call(json!({ "path": "/a" })).await.failed("permission_denied", "not_granted").never_ran();
+    show().net("https://example.com").call(json!({ "path": "/a" })).await.succeeded();
 }
 
 #[tokio::test]
@@ -219,9 +259,7 @@ async fn a_component_for_a_later_wasi_is_told_what_to_build_it_for() {
         );
         wat::parse_str(text).unwrap()
     };
-    let refusal = refused(component("", "async")).await;
-    assert_eq!(refusal.code, "not_a_tool");
-    assert!(refusal.message.contains("f (it is async; build it without async functions"), "{}", refusal.message);
+    alone(component("", "async"), None).call(json!({})).await.succeeded();
     let clock = |version: &str| {
         format!(r#"(import "wasi:clocks/monotonic-clock@{version}" (instance (export "later" (func (result u64)))))"#)
     };

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded, Tool, read_component};
-use toolcell_config::{configured_compilation, extension_manifest};
+use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
 use toolcell_core::dialect::near;
 use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
 use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
@@ -29,14 +29,16 @@ const DOCS_VERSION: u8 = 1;
 const MANIFEST_SOURCE: &str = "near:agent";
 
 /// Writes into a copy of a component what its file does not say: a namespace. For plain functions also the documentation of its
-/// WIT package, and a profile; for a tool of IronClaw the manifest of its extension. Neither profile nor manifest grants anything.
+/// WIT package, a profile, and a policy of Wassette; for a tool of IronClaw the manifest of its extension. None of them grants
+/// anything.
 #[derive(Debug, Args)]
 #[command(after_help = "A profile is JSON, and names tools as `toolcell describe` does:\n  \
                   {\"tools\": {\"tools-read\": {\"paths\": [\"path\"], \"read_only\": true}}}\n\
                   A tool may have: description, read_only, network (false: it asks for none), paths and urls (the \
                   arguments that name some).\n\n\
                   Examples:\n  toolcell wrap add.wasm --wit wit --name sums -o sums.wasm\n  \
-                  toolcell wrap files.wasm --profile profile.json -o wrapped.wasm")]
+                  toolcell wrap files.wasm --profile profile.json -o wrapped.wasm\n  \
+                  toolcell wrap fetch.wasm --policy policy.yaml -o wrapped.wasm")]
 pub(super) struct Wrap {
     /// The component: a .wasm file
     file: PathBuf,
@@ -46,11 +48,14 @@ pub(super) struct Wrap {
     /// The profile that is written
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// A policy.yaml of Wassette: the most that its tools may ask for
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// The namespace of its tools [default: the name of its package]
     #[arg(long, value_name = "NAMESPACE")]
     name: Option<String>,
     /// The manifest.toml of an IronClaw extension, with its schemas beside it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "name"])]
     manifest: Option<PathBuf>,
     /// The new file
     #[arg(short, long, value_name = "FILE")]
@@ -88,8 +93,10 @@ impl Wrap {
 
     /// Writes the copy, if it can be loaded with what was written into it.
     fn wrap(&self) -> Result<Loaded, Stop> {
-        if self.wit.is_none() && self.profile.is_none() && self.name.is_none() && self.manifest.is_none() {
-            let message = "there is nothing to write: give --wit, --profile, --name or --manifest";
+        if [&self.wit, &self.profile, &self.policy, &self.manifest].iter().all(|file| file.is_none())
+            && self.name.is_none()
+        {
+            let message = "there is nothing to write: give --wit, --profile, --policy, --name or --manifest";
             return Err(BadRequest(message.to_owned()).into());
         }
         if !self.force && self.output.symlink_metadata().is_ok() {
@@ -104,6 +111,14 @@ impl Wrap {
             let shown = self.file.display();
             let message =
                 format!("cannot wrap {shown}: it is not a tool of near:agent@0.4.1, which alone reads a manifest");
+            return Err(BadRequest(message).into());
+        }
+        if self.wit.is_some() && !loaded.is_of_plain_functions() {
+            let shown = self.file.display();
+            let message = format!(
+                "cannot wrap {shown}: only components of plain functions read the documentation of a WIT package; leave \
+                 out --wit"
+            );
             return Err(BadRequest(message).into());
         }
         write(&self.output, &wrapped, self.force)?;
@@ -123,16 +138,27 @@ impl Wrap {
         if let Some(wit) = &self.wit {
             component = section(&component, DOCS_SECTION, &documentation(wit)?)?;
         }
-        if self.profile.is_none() && self.name.is_none() {
+        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() {
             return Ok(component);
         }
+        let known = written(&component).map_err(BadRequest)?;
         let mut profile = match &self.profile {
             Some(file) => {
                 Profile::read(&text(file)?).map_err(|why| BadRequest(format!("{}: {why}", file.display())))?
             }
             // A new name replaces nothing else of a profile that is there.
-            None => written(&component).map_err(BadRequest)?,
+            None => known.clone(),
         };
+        if let Some(policy) = &self.policy {
+            if self.profile.is_some() && profile.ceiling.is_some() {
+                return Err(
+                    BadRequest("the profile has a ceiling, as the policy is; give one of them".to_owned()).into()
+                );
+            }
+            profile.ceiling = Some(policy_ceiling(policy).map_err(|error| BadRequest(format!("{error:#}")))?);
+        }
+        // A profile that has no ceiling must not remove one.
+        profile.ceiling = profile.ceiling.or(known.ceiling);
         if self.name.is_some() {
             profile.namespace.clone_from(&self.name);
         }

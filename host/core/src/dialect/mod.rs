@@ -3,4 +3,5 @@
 pub mod agent_tool;
 pub mod near;
 pub mod sections;
+pub mod wassette;
 pub mod wrapping;

@@ -28,9 +28,27 @@ pub struct Profile {
     /// Namespace of the tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<Ceiling>,
     /// What is known of each tool, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolProfile>,
+}
+
+/// The most that the tools of a component may ask for. Grants decide what they get of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// Whether they ask for files to read, if the component imports files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub file_read: bool,
+    /// Whether they ask for files to write, likewise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub file_write: bool,
+    /// The requests that they ask for, each as in the `network_scope` of a permission profile. Empty: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
 }
 
 /// What a profile says of one tool.
@@ -104,8 +122,7 @@ mod tests {
 
     #[test]
     fn a_profile_is_written_as_it_is_read() {
-        let text =
-            r#"{"namespace":"acme","tools":{"a":{"read_only":true,"network":false,"paths":["p","/q/r"]},"b":{}}}"#;
+        let text = r#"{"namespace":"acme","ceiling":{"file_read":true,"network":["any"]},"tools":{"a":{"read_only":true,"network":false,"paths":["p","/q/r"]},"b":{}}}"#;
         let profile = Profile::read(text).unwrap();
         assert_eq!(serde_json::to_string(&profile).unwrap(), text);
         assert_eq!(Profile::read("{}").unwrap(), Profile::default());
@@ -117,6 +134,7 @@ mod tests {
             ("", "EOF"),
             ("[]", "not an object"),
             (r#"{"tool": {}}"#, "unknown field `tool`"),
+            (r#"{"ceiling": {"file": true}}"#, "unknown field `file`"),
             (r#"{"tools": {"a": {"path": []}}}"#, "unknown field `path`"),
             (r#"{"tools": {"a": {"read_only": "yes"}}}"#, "expected a boolean"),
             (r#"{"tools": {"a": {}, "a": {"read_only": true}}}"#, "a"),

@@ -20,8 +20,6 @@ use crate::state::State;
 
 /// Time for a request that names none.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
-/// Size of a body that a guest may get even if its memories cannot grow, in bytes: they may have room.
-const ROOM_BYTES_MIN: usize = 1 << 20;
 /// Maximum number of values in the JSON of the headers of a request.
 const HEADERS_MAX: usize = 256;
 
@@ -92,8 +90,8 @@ async fn http_request(store: StoreContextMut<'_, State>, request: Requested) -> 
         let message = "requests are sent during a call only";
         return Ok((Err(failure(HttpErrorKind::NetworkDenied, "no_network", message, false)),));
     };
-    // A guest that has no room for a body cannot take it.
-    let room = state.limiter.left().max(ROOM_BYTES_MIN);
+    // The body counts as memory of the call twice, because the host keeps it until the guest has its copy.
+    let room = if guard!("whole_memory") { state.limiter.left() / 2 } else { usize::MAX };
     let (method, url, headers, body, timeout_ms) = request;
     let headers = match named(&headers) {
         Ok(headers) => headers,

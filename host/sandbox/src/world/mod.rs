@@ -58,8 +58,9 @@ pub(super) struct Examined<'a> {
 }
 
 /// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
-/// (`adapt.rs`). Change it together with them. Both are kept with the compiled code, and an older toolkit may ask for more.
-pub(super) const TRANSLATION_VERSION: &str = "1";
+/// (`adapt.rs`). Change it together with them, and with what a component is refused for when it is compiled (`metadata.rs`).
+/// All of it is kept with the compiled code: an older toolkit may ask for more, and an older component was not checked.
+pub(super) const TRANSLATION_VERSION: &str = "2";
 
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
@@ -187,8 +188,8 @@ impl Kind {
                  remove it",
             ),
             (_, Err(why)) => refused(&format!("a custom section `toolcell:profile` that cannot be used: {why}")),
-            (_, Ok(Some(profile))) if !profile.tools.is_empty() => refused(
-                "a profile of its tools, which only components of plain functions may have; a component of its kind may \
+            (_, Ok(Some(profile))) if !profile.tools.is_empty() || profile.ceiling.is_some() => refused(
+                "a profile or a ceiling of its tools, which only components of plain functions may have; a component of its kind may \
                  have a namespace alone",
             ),
             (_, Ok(Some(profile))) => Ok(profile.namespace),
@@ -266,11 +267,12 @@ mod tests {
         assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
         let (named, full) =
             (carrying(r#"{"namespace": "mine"}"#), carrying(r#"{"tools": {"a": {"read_only": true}}}"#));
+        let closed = carrying(r#"{"ceiling": {}}"#);
         for world in [Kind::Command, Kind::Amplifier, Kind::Near, Kind::Act] {
             assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));
             assert_eq!(world.heed_profile(&profiled).unwrap(), None);
-            for (component, why) in [(&full, "only components of plain functions"), (&carrying("{"), "cannot be used")]
-            {
+            let plain = "only components of plain functions";
+            for (component, why) in [(&full, plain), (&closed, plain), (&carrying("{"), "cannot be used")] {
                 let refusal = world.heed_profile(component).unwrap_err();
                 assert!(refusal.message.contains(why), "{}", refusal.message);
             }

@@ -78,11 +78,18 @@ impl Section {
     }
 }
 
-/// The constraints of one class. A class that is declared without any asks for nothing.
+/// The constraints of one class, which `allow` is another name of. A class that is declared without any asks for nothing.
 fn constraints<'a>(capabilities: &'a Map<String, Value>, class: &str) -> Result<Vec<&'a Map<String, Value>>, String> {
-    let Some(declared) = capabilities.get(class) else { return Ok(Vec::new()) };
-    let listed = declared.get("constraints").or_else(|| declared.get("allow"));
-    let Some(listed) = listed else { return Ok(Vec::new()) };
+    let declared = match capabilities.get(class) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(declared) => declared.as_object().ok_or_else(|| format!("{class} is not a map"))?,
+    };
+    only(declared, &["description", "params", "constraints", "allow"])?;
+    let listed = match (declared.get("constraints"), declared.get("allow")) {
+        (Some(_), Some(_)) => return Err(format!("{class} has both `constraints` and `allow`, which are the same")),
+        (Some(listed), None) | (None, Some(listed)) => listed,
+        (None, None) => return Ok(Vec::new()),
+    };
     let maps = listed.as_array().map(|listed| listed.iter().map(Value::as_object).collect::<Option<Vec<_>>>());
     maps.flatten().ok_or_else(|| format!("the constraints of {class} are not a list of maps"))
 }
@@ -196,7 +203,17 @@ mod tests {
         let many: Vec<Value> = (0..33).map(|host| json!({ "host": format!("h{host}") })).collect();
         for (capabilities, why) in [
             (json!([]), "not a map"),
+            (json!({ "wasi:http": [] }), "wasi:http is not a map"),
             (json!({ "wasi:http": { "constraints": "all" } }), "not a list of maps"),
+            (
+                json!({ "wasi:http": { "constraints": [], "allow": [{ "host": "a" }] } }),
+                "both `constraints` and `allow`",
+            ),
+            (
+                json!({ "wasi:http": { "constraints": [{ "host": "a" }], "deny": [{ "host": "b" }] } }),
+                "constraint \"deny\"",
+            ),
+            (json!({ "wasi:filesystem": { "alow": [] } }), "constraint \"alow\""),
             (json!({ "wasi:http": { "constraints": [{}] } }), "no host"),
             (json!({ "wasi:http": { "constraints": [{ "host": "a,any" }] } }), "not a host"),
             (json!({ "wasi:http": { "constraints": [{ "host": "a", "path": "/b" }] } }), "constraint \"path\""),

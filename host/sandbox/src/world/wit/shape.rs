@@ -81,9 +81,6 @@ pub(super) struct Signature {
 impl Signature {
     /// Reads the types of `function`, and takes their number off `parts`. Fails if JSON has no value for one of them.
     pub(super) fn of(function: &ComponentFunc, parts: &mut usize) -> Result<Self, String> {
-        if function.async_() {
-            return Err("it is async; build it without async functions (componentize-qjs has the option `sync`)".to_owned());
-        }
         let mut types = Types { parts };
         let mut input = Vec::new();
         for (name, kind) in function.params() {

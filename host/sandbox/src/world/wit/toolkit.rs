@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use toolcell_core::dialect::sections;
-use toolcell_core::dialect::wrapping::{PROFILE_SECTION, Profile, ToolProfile};
+use toolcell_core::dialect::wrapping::{Ceiling, PROFILE_SECTION, Profile, ToolProfile};
 use toolcell_core::record::{AccessKind, Refusal, WriteEffect};
 
 use super::docs::Docs;
@@ -15,6 +15,7 @@ use crate::world::listed;
 
 /// The namespace of a component without a package and without a name of its own.
 const NAMELESS: &str = "wit";
+const NO_HTTP: &str = "the component does not import wasi:http";
 
 /// Returns the toolkit of a component with these functions and imports, whose file has these `bytes`.
 pub(super) fn toolkit(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, Refusal> {
@@ -44,8 +45,13 @@ fn describe(found: &Found, imports: &[String], bytes: &[u8]) -> Result<String, S
     let mut tools = Vec::with_capacity(found.functions.len());
     for function in &found.functions {
         let mut tool = declared(function, &docs, imports);
+        let ceiling = profile.ceiling.as_ref();
+        if let Some(ceiling) = ceiling {
+            lower(ceiling, &mut tool, imports);
+        }
         if let Some(profile) = profile.tools.get(&function.tool) {
-            apply(profile, &mut tool, imports).map_err(|why| format!("its profile of {}: {why}", function.tool))?;
+            apply(profile, ceiling, &mut tool, imports)
+                .map_err(|why| format!("its profile of {}: {why}", function.tool))?;
         }
         tools.push(tool);
     }
@@ -86,34 +92,63 @@ fn output_schema(signature: &Signature) -> Option<Value> {
     }
 }
 
-/// Adds what a profile says of a tool. What it asks for must be what the component could use: a claim that has no effect
-/// would look like one that was honoured.
-fn apply(profile: &ToolProfile, tool: &mut Declared, imports: &[String]) -> Result<(), String> {
+fn imported(imports: &[String], start: &str) -> bool {
+    imports.iter().any(|import| import.starts_with(start))
+}
+
+/// Makes a tool ask for what its component imports and the ceiling allows.
+fn lower(ceiling: &Ceiling, tool: &mut Declared, imports: &[String]) {
+    if ceiling.network.is_empty() && guard!("ceiling") {
+        without_network(tool, imports);
+    } else if tool.access.contains(&AccessKind::Network) && guard!("ceiling") {
+        let any = ceiling.network.iter().any(|pattern| pattern == "any");
+        tool.network_scope = (!any).then(|| ceiling.network.join(","));
+    }
+    if imported(imports, "wasi:filesystem/") {
+        let kinds = [(ceiling.file_read, AccessKind::FileRead), (ceiling.file_write, AccessKind::FileWrite)];
+        tool.access.extend(kinds.into_iter().filter(|(asked, _)| *asked).map(|(_, kind)| kind));
+    }
+}
+
+fn without_network(tool: &mut Declared, imports: &[String]) {
+    tool.access.retain(|kind| *kind != AccessKind::Network);
+    tool.network_scope = None;
+    tool.facts.is_open_world = tool.facts.is_open_world.filter(|_| imported(imports, "wasi:sockets/"));
+}
+
+/// Adds what a profile says of a tool. What it asks for must be what the component could use, and below the ceiling: a claim that
+/// has no effect would look like one that was honoured.
+fn apply(
+    profile: &ToolProfile,
+    ceiling: Option<&Ceiling>,
+    tool: &mut Declared,
+    imports: &[String],
+) -> Result<(), String> {
     let ToolProfile { description, read_only, network, paths, .. } = profile;
-    let imported = |start: &str| imports.iter().any(|import| import.starts_with(start));
     if let Some(description) = description {
         tool.description.clone_from(description);
     }
     match network {
         Some(true) if !tool.access.contains(&AccessKind::Network) => {
-            return Err("`network` is true, and the component does not import wasi:http".to_owned());
+            let why = if imported(imports, "wasi:http/") { "its ceiling has none" } else { NO_HTTP };
+            return Err(format!("`network` is true, and {why}"));
         }
-        Some(false) => {
-            tool.access.retain(|kind| *kind != AccessKind::Network);
-            tool.facts.is_open_world = tool.facts.is_open_world.filter(|_| imported("wasi:sockets/"));
-        }
+        Some(false) => without_network(tool, imports),
         _ => {}
     }
     if !paths.is_empty() {
-        if !imported("wasi:filesystem/") {
+        if !imported(imports, "wasi:filesystem/") {
             return Err("it has `paths`, and the component does not import wasi:filesystem".to_owned());
         }
-        tool.access.push(AccessKind::FileRead);
-        if !read_only {
-            tool.access.push(AccessKind::FileWrite);
+        match ceiling {
+            // The tool asks for what the ceiling has.
+            Some(Ceiling { file_read, file_write, .. }) if *file_read || *file_write => {}
+            Some(_) => return Err("it has `paths`, and its ceiling has no files".to_owned()),
+            None => tool.access.extend([AccessKind::FileRead, AccessKind::FileWrite]),
         }
     }
     if *read_only {
+        tool.access.retain(|kind| *kind != AccessKind::FileWrite);
         tool.facts.is_read_only = Some(true);
         tool.effects = vec![WriteEffect::None];
     }
@@ -212,6 +247,35 @@ mod tests {
         let profile = &kit.permission_profiles[0];
         assert_eq!(profile.access_kinds, [AccessKind::FileRead, AccessKind::FileWrite]);
         assert_eq!(profile.write_effects, [WriteEffect::LocalPersistent]);
+    }
+
+    #[test]
+    fn tools_ask_for_what_their_component_imports_below_its_ceiling() {
+        let below = |imports: &[&str], ceiling: &Value, tool: &Value| {
+            let kit = profiled(imports, &json!({ "ceiling": ceiling, "tools": { "tools-read": tool } }));
+            kit.map(|kit| kit.permission_profiles[0].clone())
+        };
+        let all = json!({ "file_read": true, "file_write": true, "network": ["https://a.test", "http://b.test:*"] });
+        let profile = below(&[FILES, HTTP], &all, &json!({})).unwrap();
+        assert_eq!(profile.access_kinds, [AccessKind::Network, AccessKind::FileRead, AccessKind::FileWrite]);
+        assert_eq!(profile.network_scope.as_deref(), Some("https://a.test,http://b.test:*"));
+        let profile = below(&[], &all, &json!({})).unwrap();
+        assert!(profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none"));
+        let profile = below(&[FILES, HTTP], &json!({}), &json!({})).unwrap();
+        assert!(profile.access_kinds.is_empty() && profile.network_scope.as_deref() == Some("none"));
+        let any = below(&[HTTP], &json!({ "network": ["any", "https://a.test"] }), &json!({})).unwrap();
+        assert_eq!(any.network_scope.as_deref(), Some("any"));
+        // A tool's own profile narrows further.
+        let own = json!({ "paths": ["path"], "read_only": true, "network": false });
+        let profile = below(&[FILES, HTTP], &all, &own).unwrap();
+        assert_eq!(
+            (&profile.access_kinds[..], profile.network_scope.as_deref()),
+            (&[AccessKind::FileRead][..], Some("none"))
+        );
+        for (tool, why) in [(json!({ "paths": ["path"] }), "has no files"), (json!({ "network": true }), "has none")] {
+            let refusal = below(&[FILES, HTTP], &json!({}), &tool).unwrap_err();
+            assert!(refusal.contains(why), "{refusal}");
+        }
     }
 
     #[test]
