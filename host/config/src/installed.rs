@@ -98,13 +98,22 @@ impl Names {
         (&first.config != user).then_some(first.config.as_path())
     }
 
-    /// Tells `policy` which names the lock beside `config` binds to which bytes.
-    pub fn bind(&self, config: &Path, policy: &mut Policy) {
-        let Some(read) = self.read().iter().find(|read| is_same(&read.config, config)) else { return };
-        for entry in read.installed.iter().flat_map(Installed::entries) {
-            let claims = entry.claims().cloned().collect();
-            let (name, component) = (entry.name.clone(), entry.component.to_string());
-            policy.install(config, InstalledTool { name, component, claims });
+    /// Tells `policy` which names the locks bind to which bytes. A lock beside one of `files` counts for the rules of that
+    /// file, too.
+    pub fn bind<'a>(&self, files: impl Iterator<Item = &'a Path> + Clone, policy: &mut Policy) {
+        for read in self.read() {
+            let mut beside: Vec<&Path> = files.clone().filter(|file| is_same(&read.config, file)).collect();
+            if beside.is_empty() {
+                beside.push(&read.config);
+            }
+            for entry in read.installed.iter().flat_map(Installed::entries) {
+                let tool = InstalledTool {
+                    name: entry.name.clone(),
+                    component: entry.component.to_string(),
+                    claims: entry.claims().cloned().collect(),
+                };
+                beside.iter().for_each(|config| policy.install(config, tool.clone()));
+            }
         }
     }
 }

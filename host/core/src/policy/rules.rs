@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
+use crate::record::{Behavior, Mode, RiskLevel, RuleSource, ToolDeclaration};
 use crate::scheduler::RetryPolicy;
 
 use super::pattern::WordPattern;
@@ -51,6 +51,13 @@ pub struct InstalledTool {
     pub claims: Vec<String>,
 }
 
+impl InstalledTool {
+    /// Whether `name` is one of its names.
+    fn has(&self, name: &str) -> bool {
+        self.name == name || self.claims.iter().any(|claim| claim == name)
+    }
+}
+
 impl Policy {
     /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
@@ -75,6 +82,25 @@ impl Policy {
     /// mean these bytes, and no other component of the file's tools can claim its names.
     pub fn install(&mut self, file: &Path, tool: InstalledTool) {
         self.installed.push((file.to_owned(), tool));
+    }
+
+    /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
+    /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
+    /// tools is for the installed one. A name under which these bytes were installed too is their own.
+    pub fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
+        let ToolDeclaration { namespace, name, tool_id, .. } = tool;
+        let installed = || self.installed.iter().map(|(_, tool)| tool);
+        let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
+        let is_taken = |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
+        ToolNames { namespace, name, tool_id }.any_taken(means, |name| is_taken(name) && !is_own(name))
+            && guard!("impostors")
+    }
+
+    /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
+    pub fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.installed.iter().flat_map(|(_, tool)| {
+            tool.claims.iter().chain([&tool.name]).map(move |name| (name.as_str(), tool.component.as_str()))
+        })
     }
 
     /// The tools that the lock beside `file` binds.
@@ -218,16 +244,10 @@ impl Rule {
     /// the tool, or the bare name by which alone the rule matches it.
     fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
-            policy
-                .installed_beside(self.file.as_ref())
-                .filter(|tool| tool.component != component)
-                .any(|tool| tool.name == name || tool.claims.iter().any(|claim| claim == name))
+            policy.installed_beside(self.file.as_ref()).any(|tool| tool.component != component && tool.has(name))
         };
-        let qualified = names.qualified();
         let matches = |name: &str| self.tool.as_ref().is_none_or(|pattern| pattern.matches(name));
-        let by_bare_name = !matches(&qualified) && !matches(names.tool_id);
-        let is_taken = is_claimed(&qualified) || is_claimed(names.tool_id) || (by_bare_name && is_claimed(names.name));
-        is_taken && guard!("installed_names")
+        names.any_taken(matches, is_claimed) && guard!("installed_names")
     }
 
     /// The names by which the lock beside the rule's file knows `component`.
@@ -277,6 +297,13 @@ pub(super) struct ToolNames<'a> {
 impl ToolNames<'_> {
     pub(super) fn qualified(&self) -> String {
         format!("{}.{}", self.namespace, self.name)
+    }
+
+    /// Whether the qualified name or the id is taken, or the bare name, if that is the only one that `means` accepts.
+    fn any_taken(&self, means: impl Fn(&str) -> bool, is_taken: impl Fn(&str) -> bool) -> bool {
+        let qualified = self.qualified();
+        let by_bare_name = !means(&qualified) && !means(self.tool_id);
+        is_taken(&qualified) || is_taken(self.tool_id) || (by_bare_name && is_taken(self.name))
     }
 }
 
