@@ -1,6 +1,7 @@
 //! The installed tools that a command knows by name: those of the lock beside the project's file, or beside the one that
 //! `--config` names, and those of the user's own lock.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -17,6 +18,8 @@ pub struct Names {
     home: PathBuf,
     /// Files of settings, whether they exist or not; the first lock that has a name counts.
     configs: Vec<PathBuf>,
+    /// The names of `[tools]` in each file of settings that counts.
+    declared: Vec<(PathBuf, BTreeSet<String>)>,
     read: OnceLock<Vec<Read>>,
 }
 
@@ -44,7 +47,7 @@ impl Names {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
         let project = named.or_else(|| super::project_file(folder?));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
-        Self { home: home.folder().to_owned(), configs, read: OnceLock::new() }
+        Self { home: home.folder().to_owned(), configs, declared: Vec::new(), read: OnceLock::new() }
     }
 
     /// Those for a command in the current folder, without settings.
@@ -60,11 +63,17 @@ impl Names {
         })
     }
 
+    /// Notes the names of `[tools]` in `config`, which mean what is installed beside it, and nothing else.
+    pub fn declare<'a>(&mut self, config: &Path, names: impl Iterator<Item = &'a String>) {
+        self.declared.push((config.to_owned(), names.cloned().collect()));
+    }
+
     /// The tool that was installed as `name`; `None` if none was.
     ///
     /// # Errors
     ///
-    /// A lock that cannot be read, and an entry that this user has not confirmed.
+    /// A lock that cannot be read, an entry that this user has not confirmed, and a name of `[tools]` that is not
+    /// installed there: a tool of that name in the user's own lock is another one.
     pub fn find(&self, name: &str) -> Option<Result<Found, Refusal>> {
         if !is_name(name) {
             return None;
@@ -88,7 +97,16 @@ impl Names {
             component: entry.component,
             file: store::file(&self.home, &entry.component),
         };
-        Some(installed.get(name)?.map(found))
+        match installed.get(name) {
+            Some(entry) => Some(entry.map(found)),
+            None => self.declares(&read.config, name).then(|| Err(not_installed(name, &read.config))),
+        }
+    }
+
+    /// Whether `[tools]` in `config` has `name`.
+    fn declares(&self, config: &Path, name: &str) -> bool {
+        let has = |(file, names): &(PathBuf, BTreeSet<String>)| names.contains(name) && is_same(file, config);
+        self.declared.iter().any(has) && guard!("declared_tools")
     }
 
     /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.

@@ -223,6 +223,7 @@ impl Layers {
             (Some(known), Some(said)) => Some(known.stricter(said)),
             (known, said) => known.or(said),
         };
+        self.names.declare(&file.path, file.declared.keys());
         self.layers.push(Layer { source, file, trusted });
         Ok(found)
     }
