@@ -64,7 +64,7 @@ impl ToolPatterns {
 
     /// Whether the patterns are for the tool with this declaration, of `component`: one of them matches one of its names,
     /// and no installed tool of other bytes has that name.
-    pub fn allow(&self, declaration: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
+    pub(crate) fn allow(&self, declaration: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
         let means = |name: &str| self.compiled.iter().any(|pattern| pattern.matches(name));
         self.matches(declaration) && !policy.is_impostor(declaration, component, means)
     }

@@ -87,7 +87,7 @@ impl Policy {
     /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
     /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
     /// tools is for the installed one. A name under which these bytes were installed too is their own.
-    pub fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
         let ToolDeclaration { namespace, name, tool_id, .. } = tool;
         let installed = || self.installed.iter().map(|(_, tool)| tool);
         let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
@@ -97,7 +97,7 @@ impl Policy {
     }
 
     /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
-    pub fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.installed.iter().flat_map(|(_, tool)| {
             tool.claims.iter().chain([&tool.name]).map(move |name| (name.as_str(), tool.component.as_str()))
         })
