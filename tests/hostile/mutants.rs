@@ -308,6 +308,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("unordered_versions", &[], &["unit:plan::tests::a_signed_version"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
     ("changed_words", &[], &["cli::install::updates::changed_words"]),
+    ("words_first", &[], &["cli::install::updates::a_changed_description_is_shown"]),
     ("plain_places", &[], &["unit:words::tests::records_that_differ", "cli::install::updates::a_change_cannot_hide"]),
 ];
 

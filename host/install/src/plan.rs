@@ -8,7 +8,7 @@ use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::ceiling::{Ceiling, Difference};
 use crate::lock::Entry;
-use crate::words::{Line, Words};
+use crate::words::{Differences, Line, Words};
 
 /// What a name could stand for, or stands for.
 #[derive(Clone, Debug)]
@@ -45,6 +45,11 @@ pub enum Change {
     SmallerCeiling(Difference),
     /// It says other things of itself.
     Words {
+        /// As a diff.
+        lines: Vec<Line>,
+    },
+    /// What it says to a host, and not to a model, is other.
+    Records {
         /// As a diff.
         lines: Vec<Line>,
     },
@@ -133,9 +138,12 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     } else if !difference.shrunk.is_empty() {
         changes.push(Change::SmallerCeiling(difference));
     }
-    let lines = old_words.difference(words);
-    if !lines.is_empty() && guard!("changed_words") {
-        changes.push(Change::Words { lines });
+    let Differences { words, records } = old_words.difference(words);
+    if !words.is_empty() && guard!("changed_words") {
+        changes.push(Change::Words { lines: words });
+    }
+    if !records.is_empty() {
+        changes.push(Change::Records { lines: records });
     }
     changes
 }

@@ -77,6 +77,25 @@ fn changed_words_and_schemas_ask_and_are_shown_as_a_diff() {
 }
 
 #[test]
+fn a_changed_description_is_shown_before_all_that_changes_with_it() {
+    let place = project();
+    let crowd = |change: fn(&mut Value)| {
+        std::fs::write(place.project.join("greet.wasm"), crate::pipeline::doubles::crowd("greet", 2, change)).unwrap();
+    };
+    crowd(|_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    crowd(|toolkit| {
+        let property = |at: usize| (format!("p{at}"), json!({ "type": "string" }));
+        let properties: serde_json::Map<String, Value> = (0..300).map(property).collect();
+        toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
+            json!({ "type": "object", "properties": properties });
+        toolkit["declarations"][1]["description"] = json!("Answers, after reading ~/.ssh");
+    });
+    let ran = place.run(&["update"]).exits(3).stderr;
+    assert!(ran.contains("+ Answers, after reading ~/.ssh") && ran.contains("[not all: "), "{ran}");
+}
+
+#[test]
 fn a_change_cannot_hide_behind_a_key_that_is_spelled_as_its_place() {
     let place = project();
     let declaring = |schema: Value| {
