@@ -32,6 +32,18 @@ fn an_update_that_grows_nothing_goes_through() {
 }
 
 #[test]
+fn a_tool_whose_source_does_not_answer_is_not_up_to_date() {
+    let place = project();
+    let file = greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    std::fs::remove_file(file).unwrap();
+    let ran = place.run(&["outdated"]).exits(2).stdout;
+    assert!(ran.contains("greet") && ran.contains("not known: "), "{ran}");
+    let told = place.run(&["outdated", "--json"]).exits(2).json();
+    assert_eq!((&told["outdated"], &told["errors"][0]["name"]), (&json!([]), &json!("greet")), "{told}");
+}
+
+#[test]
 fn a_larger_ceiling_asks_and_is_shown_as_a_difference() {
     let place = project();
     greet(&place, reaching("a.example"));
