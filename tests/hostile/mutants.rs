@@ -305,6 +305,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
+    (
+        "signing_times",
+        &[],
+        &["unit:plan::tests::without_a_version", "cli::signatures::a_server_cannot_bring_back_what_was_signed"],
+    ),
     ("unordered_versions", &[], &["unit:plan::tests::a_signed_version"]),
     ("larger_ceilings", &[], &["cli::install::updates::a_larger_ceiling"]),
     ("changed_words", &[], &["cli::install::updates::changed_words"]),
