@@ -28,6 +28,8 @@ pub struct Names {
 struct Read {
     config: PathBuf,
     installed: Result<Installed, Refusal>,
+    /// What this user confirmed of it at any time.
+    known: Vec<Entry>,
 }
 
 /// An installed tool.
@@ -57,8 +59,12 @@ impl Names {
 
     fn read(&self) -> &[Read] {
         self.read.get_or_init(|| {
-            let read =
-                |config: &PathBuf| Read { config: config.clone(), installed: Place::beside(config, &self.home).read() };
+            let read = |config: &PathBuf| {
+                let place = Place::beside(config, &self.home);
+                let installed = place.read();
+                let known = installed.as_ref().map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
+                Read { config: config.clone(), installed, known }
+            };
             self.configs.iter().map(read).collect()
         })
     }
@@ -125,14 +131,20 @@ impl Names {
                 beside.push(&read.config);
             }
             for entry in read.installed.iter().flat_map(Installed::entries) {
-                let tool = InstalledTool {
-                    name: entry.name.clone(),
-                    component: entry.component.to_string(),
-                    claims: entry.claims().cloned().collect(),
-                };
-                beside.iter().for_each(|config| policy.install(config, tool.clone()));
+                beside.iter().for_each(|config| policy.install(config, tool(entry)));
+            }
+            for entry in &read.known {
+                beside.iter().for_each(|config| policy.reserve(config, tool(entry)));
             }
         }
+    }
+}
+
+fn tool(entry: &Entry) -> InstalledTool {
+    InstalledTool {
+        name: entry.name.clone(),
+        component: entry.component.to_string(),
+        claims: entry.claims().cloned().collect(),
     }
 }
 

@@ -42,6 +42,31 @@ fn a_rule_that_names_an_installed_tool_holds_for_its_bytes_alone() {
 }
 
 #[test]
+fn a_lock_that_was_changed_gives_no_name_away() {
+    let impostor = "[[tool]]\ncomponent = \"impostor.wasm\"\n";
+    let place = Place::new().project(&format!("{impostor}{}", ALLOW.replace("NAME", "risky.echo"))).trusted();
+    fs::write(place.project.join("honest.wasm"), risky("risky", |_| {})).unwrap();
+    let twin = risky("risky", |toolkit| toolkit["declarations"][0]["title"] = json!("a twin"));
+    fs::write(place.project.join("impostor.wasm"), twin).unwrap();
+    place.run(&["install", "./honest.wasm", "--name=safe", "--yes"]).exits(0);
+    let lock = place.project.join("toolcell.lock");
+    let good = fs::read_to_string(&lock).unwrap();
+    for text in [None, Some(good.replace("size = ", "size = 1")), Some("not a lock".to_owned())] {
+        match &text {
+            Some(text) => fs::write(&lock, text).unwrap(),
+            None => fs::remove_file(&lock).unwrap(),
+        }
+        call(&place, "./impostor.wasm", 3);
+    }
+    fs::write(&lock, good).unwrap();
+    call(&place, "safe", 0);
+    call(&place, "./impostor.wasm", 3);
+    // The user takes the name back.
+    place.run(&["remove", "safe"]).exits(0);
+    call(&place, "./impostor.wasm", 0);
+}
+
+#[test]
 fn an_impostor_that_is_installed_too_changes_no_decision() {
     for (name, bare) in [("risky.echo", "echo"), ("safe", "safe"), ("risky.*", "echo")] {
         let place = Place::new().project(&ALLOW.replace("NAME", name)).trusted();

@@ -30,6 +30,8 @@ pub struct Policy {
     named: Vec<(PathBuf, String)>,
     /// Each file, with a tool that the lock beside it binds to bytes.
     installed: Vec<(PathBuf, InstalledTool)>,
+    /// Each file, with a tool whose names the user gave to bytes, whatever the lock beside the file says by now.
+    reserved: Vec<(PathBuf, InstalledTool)>,
 }
 
 /// A tool of a lock: names that are bound to bytes.
@@ -61,7 +63,7 @@ impl InstalledTool {
 impl Policy {
     /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
-        let mut policy = Self { mode, retry: RetryPolicy::default(), rules, named: Vec::new(), installed: Vec::new() };
+        let mut policy = Self { mode, rules, ..Self::default() };
         policy.rules.sort_by_key(|rule| rule.authority());
         policy
     }
@@ -84,12 +86,24 @@ impl Policy {
         self.installed.push((file.to_owned(), tool));
     }
 
+    /// Records that the user gave the names of `tool` to its component beside `file`, also if the lock there has it no more:
+    /// no other component gets anything by these names. A lock that a tool can write gives no name away.
+    pub fn reserve(&mut self, file: &Path, tool: InstalledTool) {
+        self.reserved.push((file.to_owned(), tool));
+    }
+
+    /// Whether a name that the user gave to some bytes beside `file` is not one of `component`.
+    fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
+        let given = || self.reserved.iter().filter(|(of, tool)| Some(of) == file && tool.has(name));
+        given().next().is_some() && given().all(|(_, tool)| tool.component != component) && guard!("reserved_names")
+    }
+
     /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
     /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
     /// tools is for the installed one. A name under which these bytes were installed too is their own.
     pub(crate) fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
         let ToolDeclaration { namespace, name, tool_id, .. } = tool;
-        let installed = || self.installed.iter().map(|(_, tool)| tool);
+        let installed = || self.installed.iter().chain(&self.reserved).map(|(_, tool)| tool);
         let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
         let is_taken = |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
         ToolNames { namespace, name, tool_id }.any_taken(means, |name| is_taken(name) && !is_own(name))
@@ -244,7 +258,9 @@ impl Rule {
     /// the tool, or the bare name by which alone the rule matches it.
     fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
-            policy.installed_beside(self.file.as_ref()).any(|tool| tool.component != component && tool.has(name))
+            let file = self.file.as_ref();
+            policy.installed_beside(file).any(|tool| tool.component != component && tool.has(name))
+                || policy.is_reserved(file, name, component)
         };
         let matches = |name: &str| self.tool.as_ref().is_none_or(|pattern| pattern.matches(name));
         names.any_taken(matches, is_claimed) && guard!("installed_names")
