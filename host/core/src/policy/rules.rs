@@ -94,7 +94,7 @@ impl Policy {
 
     /// Whether a name that the user gave to some bytes beside `file` is not one of `component`.
     fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
-        let given = || self.reserved.iter().filter(|(of, tool)| Some(of) == file && tool.has(name));
+        let given = || self.reserved.iter().filter(move |(of, tool)| Some(of) == file && tool.has(name));
         given().next().is_some() && given().all(|(_, tool)| tool.component != component) && guard!("reserved_names")
     }
 
