@@ -102,6 +102,9 @@ impl Policy {
     /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
     /// tools is for the installed one. A name under which these bytes were installed too is their own.
     pub(crate) fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
+        if self.installed.is_empty() && self.reserved.is_empty() {
+            return false;
+        }
         let ToolDeclaration { namespace, name, tool_id, .. } = tool;
         let installed = || self.installed.iter().chain(&self.reserved).map(|(_, tool)| tool);
         let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
