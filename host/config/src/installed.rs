@@ -12,7 +12,7 @@ use toolcell_install::lock::{Entry, is_name};
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::store;
 
-/// The locks that a command knows. They are read when a name is looked up.
+/// The locks that a command knows. They are read once, when they are first needed.
 #[derive(Debug, Default)]
 pub struct Names {
     home: PathBuf,
