@@ -1,6 +1,7 @@
 //! The installed tools that a command knows by name: those of the lock beside the project's file, or beside the one that
 //! `--config` names, and those of the user's own lock.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -11,12 +12,14 @@ use toolcell_install::lock::{Entry, is_name};
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::store;
 
-/// The locks that a command knows. They are read when a name is looked up.
+/// The locks that a command knows. They are read once, when they are first needed.
 #[derive(Debug, Default)]
 pub struct Names {
     home: PathBuf,
     /// Files of settings, whether they exist or not; the first lock that has a name counts.
     configs: Vec<PathBuf>,
+    /// The names of `[tools]` in each file of settings that counts.
+    declared: Vec<(PathBuf, BTreeSet<String>)>,
     read: OnceLock<Vec<Read>>,
 }
 
@@ -25,6 +28,8 @@ pub struct Names {
 struct Read {
     config: PathBuf,
     installed: Result<Installed, Refusal>,
+    /// What this user confirmed of it at any time.
+    known: Vec<Entry>,
 }
 
 /// An installed tool.
@@ -44,7 +49,7 @@ impl Names {
         let named = named.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
         let project = named.or_else(|| super::project_file(folder?));
         let configs = project.into_iter().chain(home.user_file().ok()).collect();
-        Self { home: home.folder().to_owned(), configs, read: OnceLock::new() }
+        Self { home: home.folder().to_owned(), configs, declared: Vec::new(), read: OnceLock::new() }
     }
 
     /// Those for a command in the current folder, without settings.
@@ -54,17 +59,27 @@ impl Names {
 
     fn read(&self) -> &[Read] {
         self.read.get_or_init(|| {
-            let read =
-                |config: &PathBuf| Read { config: config.clone(), installed: Place::beside(config, &self.home).read() };
+            let read = |config: &PathBuf| {
+                let place = Place::beside(config, &self.home);
+                let installed = place.read();
+                let known = installed.as_ref().map_or_else(|_| place.known(), |read| read.confirmed().to_vec());
+                Read { config: config.clone(), installed, known }
+            };
             self.configs.iter().map(read).collect()
         })
+    }
+
+    /// Notes the names of `[tools]` in `config`, which mean what is installed beside it, and nothing else.
+    pub fn declare<'a>(&mut self, config: &Path, names: impl Iterator<Item = &'a String>) {
+        self.declared.push((config.to_owned(), names.cloned().collect()));
     }
 
     /// The tool that was installed as `name`; `None` if none was.
     ///
     /// # Errors
     ///
-    /// A lock that cannot be read, and an entry that this user has not confirmed.
+    /// A lock that cannot be read, an entry that this user has not confirmed, and a name of `[tools]` that is not
+    /// installed there: a tool of that name in the user's own lock is another one.
     pub fn find(&self, name: &str) -> Option<Result<Found, Refusal>> {
         if !is_name(name) {
             return None;
@@ -88,7 +103,16 @@ impl Names {
             component: entry.component,
             file: store::file(&self.home, &entry.component),
         };
-        Some(installed.get(name)?.map(found))
+        match installed.get(name) {
+            Some(entry) => Some(entry.map(found)),
+            None => self.declares(&read.config, name).then(|| Err(not_installed(name, &read.config))),
+        }
+    }
+
+    /// Whether `[tools]` in `config` has `name`.
+    fn declares(&self, config: &Path, name: &str) -> bool {
+        let has = |(file, names): &(PathBuf, BTreeSet<String>)| names.contains(name) && is_same(file, config);
+        self.declared.iter().any(has) && guard!("declared_tools")
     }
 
     /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
@@ -98,14 +122,29 @@ impl Names {
         (&first.config != user).then_some(first.config.as_path())
     }
 
-    /// Tells `policy` which names the lock beside `config` binds to which bytes.
-    pub fn bind(&self, config: &Path, policy: &mut Policy) {
-        let Some(read) = self.read().iter().find(|read| is_same(&read.config, config)) else { return };
-        for entry in read.installed.iter().flat_map(Installed::entries) {
-            let claims = entry.claims().cloned().collect();
-            let (name, component) = (entry.name.clone(), entry.component.to_string());
-            policy.install(config, InstalledTool { name, component, claims });
+    /// Tells `policy` which names the locks bind to which bytes. A lock beside one of `files` counts for the rules of that
+    /// file, too.
+    pub fn bind<'a>(&self, files: impl Iterator<Item = &'a Path> + Clone, policy: &mut Policy) {
+        for read in self.read() {
+            let mut beside: Vec<&Path> = files.clone().filter(|file| is_same(&read.config, file)).collect();
+            if beside.is_empty() {
+                beside.push(&read.config);
+            }
+            for entry in read.installed.iter().flat_map(Installed::entries) {
+                beside.iter().for_each(|config| policy.install(config, tool(entry)));
+            }
+            for entry in &read.known {
+                beside.iter().for_each(|config| policy.reserve(config, tool(entry)));
+            }
         }
+    }
+}
+
+fn tool(entry: &Entry) -> InstalledTool {
+    InstalledTool {
+        name: entry.name.clone(),
+        component: entry.component.to_string(),
+        claims: entry.claims().cloned().collect(),
     }
 }
 

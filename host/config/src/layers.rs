@@ -223,6 +223,7 @@ impl Layers {
             (Some(known), Some(said)) => Some(known.stricter(said)),
             (known, said) => known.or(said),
         };
+        self.names.declare(&file.path, file.declared.keys());
         self.layers.push(Layer { source, file, trusted });
         Ok(found)
     }
@@ -241,10 +242,7 @@ impl Layers {
     pub fn policy(&self, mode: Option<Mode>) -> Policy {
         let mut policy = Policy::new(mode.unwrap_or(self.mode), self.rules.clone());
         policy.retry = self.retry.clone().unwrap_or_default();
-        // Without rules, no name is looked at.
-        if !self.rules.is_empty() {
-            self.layers.iter().for_each(|layer| self.names.bind(&layer.file.path, &mut policy));
-        }
+        self.names.bind(self.layers.iter().map(|layer| layer.file.path.as_path()), &mut policy);
         policy
     }
 

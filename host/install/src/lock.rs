@@ -87,6 +87,10 @@ pub struct Entry {
     /// Whether it was said that it may be unsigned.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_unsigned: bool,
+    /// When its signer signed it, in seconds since 1970, if that is known: it tells which of two versions without a number is
+    /// the older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_at: Option<i64>,
     /// Who signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
@@ -237,6 +241,7 @@ pub(crate) mod tests {
             taken: Vec::new(),
             declared: false,
             allow_unsigned: false,
+            signed_at: Some(1_000_000_000),
             signer: Some(Signer::Identity { identity: "me@x".to_owned(), issuer: "https://issuer".to_owned() }),
         }
     }

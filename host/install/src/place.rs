@@ -122,6 +122,11 @@ impl Installed {
         self.confirmed.iter().filter(stays).cloned().collect()
     }
 
+    /// What this user has confirmed, also what the lock has no more.
+    pub fn confirmed(&self) -> &[Entry] {
+        &self.confirmed
+    }
+
     /// The entries that count.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.lock.0.values().filter(|entry| self.is_confirmed(entry))
@@ -157,6 +162,11 @@ impl Place {
     /// The folder of the lock, in which relative references begin.
     pub fn folder(&self) -> &Path {
         self.lock.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// What this user has confirmed, if the lock cannot be read. Empty if that cannot be read either.
+    pub fn known(&self) -> Vec<Entry> {
+        self.confirmed().unwrap_or_default()
     }
 
     /// Reads both.

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
 
 use crate::ceiling::{Ceiling, Difference};
 use crate::lock::Entry;
-use crate::words::{Line, Words};
+use crate::words::{Differences, Line, Words};
 
 /// What a name could stand for, or stands for.
 #[derive(Clone, Debug)]
@@ -45,6 +45,11 @@ pub enum Change {
     SmallerCeiling(Difference),
     /// It says other things of itself.
     Words {
+        /// As a diff.
+        lines: Vec<Line>,
+    },
+    /// What it says to a host, and not to a model, is other.
+    Records {
         /// As a diff.
         lines: Vec<Line>,
     },
@@ -133,9 +138,12 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
     } else if !difference.shrunk.is_empty() {
         changes.push(Change::SmallerCeiling(difference));
     }
-    let lines = old_words.difference(words);
-    if !lines.is_empty() && guard!("changed_words") {
-        changes.push(Change::Words { lines });
+    let Differences { words, records } = old_words.difference(words);
+    if !words.is_empty() && guard!("changed_words") {
+        changes.push(Change::Words { lines: words });
+    }
+    if !records.is_empty() {
+        changes.push(Change::Records { lines: records });
     }
     changes
 }
@@ -146,7 +154,7 @@ fn declarations(before: &Version, after: &Version) -> Vec<Change> {
 ///
 /// An older version in place of a signed one: its holes are known.
 fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
-    let Some(before) = &old.version else { return Ok(Vec::new()) };
+    let Some(before) = &old.version else { return signed_earlier(old, new).map_or(Ok(Vec::new()), Err) };
     let Some(after) = &new.version else { return Ok(vec![Change::Unversioned { before: before.clone() }]) };
     match compare(after, before) {
         Some(Ordering::Less) => {}
@@ -167,6 +175,26 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
         return Err(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message));
     }
     Ok(vec![Change::Older { before: before.clone(), after: after.clone() }])
+}
+
+/// The refusal of what was signed before what is installed, by the same signer, if the installed one has no version that
+/// could tell.
+fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
+    let (before, after) = (old.signed_at?, new.signed_at?);
+    let is_older = after < before && old.digest != new.digest && old.signer == new.signer;
+    if !is_older || !guard!("signing_times") {
+        return None;
+    }
+    let moment = |seconds: i64| Timestamp::of_unix_millis(seconds.saturating_mul(1000));
+    let message = format!(
+        "`{}`: this was signed at {}, before what is installed, at {}, so it could bring back what was repaired: if you mean \
+         it, run `toolcell remove {}`, and install it again",
+        old.name,
+        moment(after),
+        moment(before),
+        old.name
+    );
+    Some(Refusal::new(ErrorClass::PolicyBlocked, "downgrade", message))
 }
 
 /// Compares two versions as semver does; `None` if one of them has no order.
@@ -278,6 +306,24 @@ mod tests {
         let plan = Plan::new(Some(&version(|_| {})), &unordered).unwrap();
         assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["unordered".to_owned()]));
         assert_eq!(kinds(&Plan::new(Some(&unordered), &unordered).unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn without_a_version_the_time_of_the_signature_tells_which_is_older() {
+        let of = |signed_at: Option<i64>, bytes: &[u8]| {
+            version(|entry| {
+                (entry.version, entry.signed_at, entry.digest) = (None, signed_at, Digest::of(bytes));
+            })
+        };
+        let installed = of(Some(200), b"installed");
+        let refused = Plan::new(Some(&installed), &of(Some(100), b"older")).unwrap_err();
+        assert!(refused.code == "downgrade" && refused.message.contains("1970-01-01T00:01:40"), "{refused}");
+        for other in [of(Some(300), b"newer"), of(None, b"other"), of(Some(100), b"installed")] {
+            assert!(!Plan::new(Some(&installed), &other).unwrap().asks());
+        }
+        let mut by_another = of(Some(100), b"older");
+        by_another.entry.signer = None;
+        assert_eq!(kinds(&Plan::new(Some(&installed), &by_another).unwrap()), ["signer"]);
     }
 
     #[test]

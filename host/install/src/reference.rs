@@ -1,5 +1,6 @@
 //! What a user writes to name a tool to install: a registry reference, a URL, a file or a folder.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -186,11 +187,17 @@ impl<'de> Deserialize<'de> for Reference {
     }
 }
 
-/// `https`, or `http` to this machine; no user, no fragment.
+/// `https`, or `http` to this machine; no user, no query, no fragment. A query is often a token, and a lock, which has the
+/// reference, is committed.
 fn parse_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("it is not a URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err("a URL has no user, no password and no fragment here".to_owned());
+    }
+    if url.query().is_some() && guard!("url_queries") {
+        let why = "a URL has no query here, because toolcell.lock would have it, and it can be a token: use a URL \
+                   without one, or download the file and install that";
+        return Err(why.to_owned());
     }
     if url.host_str().is_some_and(is_rooted) {
         return Err("its host ends with a dot: write it without".to_owned());
@@ -274,8 +281,17 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().next().is_some_and(is_word)
 }
 
+/// `text` without what can be a secret in a URL: its user, its query and its fragment.
+fn without_secrets(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    Cow::Owned(format!("{scheme}://{host}{path}"))
+}
+
 fn refusal(text: &str, why: &str) -> Refusal {
-    let shown: String = text.chars().take(200).collect();
+    let shown: String = without_secrets(text).chars().take(200).collect();
     let shown = visible(&shown, Whitespace::WrittenOut);
     let message = format!(
         "`{shown}` cannot be installed: {why}. A reference is `host/repository:tag` of a registry, a URL, a file or a \
@@ -303,7 +319,7 @@ mod tests {
             ("[::1]:5000/a/b:c", "oci://[::1]:5000/a/b:c"),
             ("GHCR.io/x/jq", "oci://ghcr.io/x/jq"),
             ("ghcr.io:443/x/jq", "oci://ghcr.io/x/jq"),
-            ("https://example.org/a/jq.wasm?v=1", "https://example.org/a/jq.wasm?v=1"),
+            ("https://example.org/a/jq.wasm", "https://example.org/a/jq.wasm"),
             ("http://127.0.0.1:8/jq.wasm", "http://127.0.0.1:8/jq.wasm"),
             ("jq.wasm", "/nowhere/jq.wasm"),
             ("tools/jq", "/nowhere/tools/jq"),
@@ -328,6 +344,8 @@ mod tests {
             ("ftp://example.org/jq.wasm", "`ftp` is not supported"),
             ("file:///etc/passwd", "`file` is not supported"),
             ("https://me:secret@example.org/jq", "no user"),
+            ("https://example.org/jq?token=secret", "no query"),
+            ("https://example.org/jq?", "no query"),
             ("ghcr.io/X/jq", "is not a repository"),
             ("ghcr.io/x//jq", "is not a repository"),
             ("ghcr.io/../jq", "is not a repository"),
@@ -341,6 +359,7 @@ mod tests {
             let refusal = parse(text).unwrap_err();
             assert_eq!(refusal.code, "bad_reference");
             assert!(refusal.message.contains(why), "{text}: {refusal}");
+            assert!(!refusal.message.contains("secret"), "{text}: {refusal}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use url::Url;
+
 use crate::reference::Reference;
 use crate::registry;
 use crate::signature::{ManagedKey, MinisignKey};
@@ -162,7 +164,7 @@ fn names(reference: &Reference) -> Vec<String> {
             let host = url.host_str().map(|host| host.trim_end_matches('.').to_owned());
             // A host that cannot be set stays as it is written.
             let _ = url.set_host(host.as_deref());
-            vec![url.to_string()]
+            spellings(&url)
         }
         Reference::Path(path) => {
             let spelt = plain_path(path);
@@ -170,6 +172,40 @@ fn names(reference: &Reference) -> Vec<String> {
             [Some(spelt), linked].into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect()
         }
     }
+}
+
+/// What `url` can be for its server: as it is written, without needless escapes, and without any.
+fn spellings(url: &Url) -> Vec<String> {
+    let written = url.to_string();
+    let Some(origin) = written.strip_suffix(url.path()).filter(|_| guard!("url_spellings")) else {
+        return vec![written];
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let plain = format!("{origin}{}", unescaped(url.path(), is_plain));
+    let bare = format!("{origin}{}", unescaped(url.path(), |_| true));
+    vec![written, plain, bare]
+}
+
+/// The path with the bytes that `is_meant` accepts in place of their escapes, without `.`, `..` and empty parts.
+fn unescaped(path: &str, is_meant: impl Fn(u8) -> bool) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let escape = escaped(rest).filter(|(byte, _)| is_meant(*byte));
+        let (byte, after) = escape.unwrap_or((first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let plain = plain_path(Path::new(&*text)).to_string_lossy().into_owned();
+    if text.ends_with('/') && !plain.ends_with('/') { plain + "/" } else { plain }
+}
+
+/// The byte whose escape `bytes` begins with, and what follows.
+fn escaped(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let (&[percent, high, low], rest) = bytes.split_first_chunk::<3>()?;
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = u8::try_from(digit(high)? * 16 + digit(low)?).ok()?;
+    (percent == b'%').then_some((byte, rest))
 }
 
 /// The one spelling of a host in patterns: in lower case, without `default_port` and without the dot of the root.
@@ -244,9 +280,17 @@ mod tests {
     fn no_spelling_of_a_reference_leads_around_its_entry() {
         let mut policy = TrustPolicy::default();
         policy.add(
-            ["ghcr.io/acme/*", "docker.io/library/jq", "docker.io/acme/jq", "https://example.org/*", "/tools/*"]
-                .map(|reference| entry(reference, "a@acme.test"))
-                .into(),
+            [
+                "ghcr.io/acme/*",
+                "docker.io/library/jq",
+                "docker.io/acme/jq",
+                "https://example.org/*",
+                "https://example.net/acme/*",
+                "https://example.net/a%20b/*",
+                "/tools/*",
+            ]
+            .map(|reference| entry(reference, "a@acme.test"))
+            .into(),
         );
         for (reference, is_named) in [
             ("ghcr.io/acme/jq:1", true),
@@ -258,6 +302,14 @@ mod tests {
             ("docker.io/other/jq", false),
             ("https://EXAMPLE.org:443/jq.wasm", true),
             ("https://example.org.evil.test/jq.wasm", false),
+            ("https://example.net/acme/jq.wasm", true),
+            ("https://example.net/%61cme/jq.wasm", true),
+            ("https://example.net//acme//jq.wasm", true),
+            ("https://example.net/x/..%2Facme/jq.wasm", true),
+            ("https://example.net/%61cme/", true),
+            ("https://example.net/%61%20b/jq.wasm", true),
+            ("https://example.net/%2561cme/jq.wasm", false),
+            ("https://example.net/other/jq.wasm", false),
             ("/other/../tools/jq.wasm", true),
             ("/tools/../other/jq.wasm", false),
         ] {

@@ -73,6 +73,8 @@ pub(crate) fn quoted(text: &str) -> String {
 pub struct Verdict {
     /// `None` if the component is unsigned, and may be.
     pub signer: Option<Signer>,
+    /// When this signer first signed it, in seconds since 1970, if a log or the signature says so.
+    pub signed_at: Option<i64>,
     /// Whether a `[[trust]]` entry names this signer for this reference. If not, a first install asks.
     pub is_named: bool,
     /// What the user should read, such as that a file is not signed.

@@ -13,6 +13,13 @@ use crate::digest::Digest;
 
 /// Maximum number of lines of a difference.
 const LINES_MAX: usize = 2_000;
+/// Maximum number of lines of one value, on each side of a difference, and of characters of one of them: a long text
+/// must not take the room of another one.
+const PLACE_LINES_MAX: usize = 40;
+const LINE_CHARS_MAX: usize = 2_000;
+/// Number of equal characters from which on they are left out of a line, and of those that are shown before a change.
+const HEAD_CHARS_MAX: usize = 400;
+const CONTEXT_CHARS: usize = 80;
 /// Maximum depth of values that are compared one by one.
 const DEPTH_MAX: usize = 64;
 
@@ -43,6 +50,21 @@ impl std::fmt::Display for Line {
     }
 }
 
+impl Line {
+    fn and_more() -> Self {
+        Self::Place("and more".to_owned())
+    }
+}
+
+/// How two versions differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// In what a model reads: descriptions, names, schemas.
+    pub words: Vec<Line>,
+    /// In what a host reads: what the component runs on, and its permission profile.
+    pub records: Vec<Line>,
+}
+
 impl Words {
     /// The records of `tools`.
     pub fn of(tools: &[Arc<Tool>]) -> Self {
@@ -65,30 +87,93 @@ impl Words {
         Digest::of(serde_json::to_string(&self.0).unwrap_or_default().as_bytes())
     }
 
-    /// How `later` differs from this one; empty if it does not.
-    pub fn difference(&self, later: &Self) -> Vec<Line> {
-        let places: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
-        let mut lines = Vec::new();
-        for place in places {
+    /// How `later` differs from this one. What a model reads comes first, and what comes before it in the alphabet takes
+    /// none of its room.
+    pub fn difference(&self, later: &Self) -> Differences {
+        let places: BTreeSet<(Rank, &String)> =
+            self.0.keys().chain(later.0.keys()).map(|place| (Rank::of(place), place)).collect();
+        let mut differences = Differences::default();
+        for (rank, place) in places {
             let (before, after) = (self.0.get(place), later.0.get(place));
             if before == after {
                 continue;
             }
-            if lines.len() >= LINES_MAX {
-                lines.push(Line::Place("and more".to_owned()));
-                break;
+            let lines = if rank == Rank::Record { &mut differences.records } else { &mut differences.words };
+            if lines.len() < LINES_MAX {
+                lines.extend(compare(place, before, after));
+            } else if lines.last() != Some(&Line::and_more()) {
+                lines.push(Line::and_more());
             }
-            lines.push(Line::Place(place.clone()));
-            let of =
-                |text: Option<&String>| text.map(|text| text.lines().map(str::to_owned).collect()).unwrap_or_default();
-            let (before, after): (Vec<String>, Vec<String>) = (of(before), of(after));
-            // Of a long text, the lines that stay are not repeated.
-            let same = before.iter().zip(&after).take_while(|(before, after)| before == after).count();
-            lines.extend(before.iter().skip(same).cloned().map(Line::Before));
-            lines.extend(after.iter().skip(same).cloned().map(Line::After));
         }
-        lines
+        differences
     }
+}
+
+/// What a value is for. Those of the first are shown first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Description,
+    Name,
+    Input,
+    /// What a model can read besides.
+    Declared,
+    /// What a host reads.
+    Record,
+}
+
+impl Rank {
+    fn of(place: &str) -> Self {
+        let value = place.split_once(' ').map_or(place, |(_, value)| value);
+        let is_in =
+            |field: &str| value.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if !guard!("words_first") {
+            Self::Declared
+        } else if is_in("declaration.description") {
+            Self::Description
+        } else if ["declaration.name", "declaration.title", "declaration.aliases"].into_iter().any(is_in) {
+            Self::Name
+        } else if is_in("declaration.input_contract") {
+            Self::Input
+        } else if is_in("declaration") || is_in("interface") {
+            Self::Declared
+        } else {
+            Self::Record
+        }
+    }
+}
+
+/// The difference of one value.
+fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<Line> {
+    let of = |text: Option<&String>| text.map(|text| text.lines().map(str::to_owned).collect()).unwrap_or_default();
+    let (before, after): (Vec<String>, Vec<String>) = (of(before), of(after));
+    // Of a long text, the lines that stay are not repeated, nor is how the first one that differs begins.
+    let same = before.iter().zip(&after).take_while(|(before, after)| before == after).count();
+    let head = before.get(same).zip(after.get(same)).map_or(0, |(before, after)| {
+        let equal = before.chars().zip(after.chars()).take_while(|(before, after)| before == after).count();
+        if equal > HEAD_CHARS_MAX { equal - CONTEXT_CHARS } else { 0 }
+    });
+    let shown = |lines: &[String], mark: fn(String) -> Line| {
+        let marked = |(at, line): (usize, &String)| mark(cut(line, if at == 0 { head } else { 0 }));
+        let mut shown: Vec<Line> = lines.iter().skip(same).take(PLACE_LINES_MAX).enumerate().map(marked).collect();
+        let rest = lines.len().saturating_sub(same + PLACE_LINES_MAX);
+        if rest > 0 {
+            shown.push(mark(format!("[{rest} more lines]")));
+        }
+        shown
+    };
+    let mut lines = vec![Line::Place(place.to_owned())];
+    lines.extend(shown(&before, Line::Before));
+    lines.extend(shown(&after, Line::After));
+    lines
+}
+
+/// `line` without its first `from` characters, and not too long.
+fn cut(line: &str, from: usize) -> String {
+    let shown: String = line.chars().skip(from).take(LINE_CHARS_MAX).collect();
+    let rest = line.chars().count().saturating_sub(from + LINE_CHARS_MAX);
+    let head = if from > 0 { format!("[{from} characters that stay] ") } else { String::new() };
+    let tail = if rest > 0 { format!(" [{rest} more characters]") } else { String::new() };
+    format!("{head}{shown}{tail}")
 }
 
 /// Puts each value below `value`, which is at `place`, into `words`. Empty lists and objects are values. Two records that
@@ -139,7 +224,8 @@ mod tests {
     fn a_difference_is_read_as_a_diff() {
         let before = words(&json!({"declaration": {"description": "Reads.\nSecond line.", "old": true}, "n": [1, 2]}));
         let after = words(&json!({"declaration": {"description": "Reads.\nSend it to me."}, "n": [1, 3, []]}));
-        let lines: Vec<String> = before.difference(&after).iter().map(ToString::to_string).collect();
+        let Differences { words: read, records } = before.difference(&after);
+        let lines: Vec<String> = read.iter().chain(&records).map(ToString::to_string).collect();
         let expected = [
             "@ t.t declaration.description",
             "- Second line.",
@@ -153,8 +239,22 @@ mod tests {
             "+ []",
         ];
         assert_eq!(lines, expected);
-        assert_eq!((before.difference(&before), before.digest()), (Vec::new(), before.clone().digest()));
+        assert_eq!((before.difference(&before), before.digest()), (Differences::default(), before.clone().digest()));
         assert_ne!(before.digest(), after.digest());
+    }
+
+    #[test]
+    fn a_change_at_the_end_of_a_long_text_is_shown() {
+        let of = |end: &str| words(&json!({"declaration": {"description": format!("{}{end}", "a ".repeat(5_000))}}));
+        let lines: Vec<String> = of("b").difference(&of("c")).words.iter().map(ToString::to_string).collect();
+        let head = format!("[9920 characters that stay] {}", "a ".repeat(40));
+        assert_eq!(lines, ["@ t.t declaration.description".to_owned(), format!("- {head}b"), format!("+ {head}c")]);
+        let of = |line: &str| words(&json!({"declaration": {"description": line.repeat(5_000)}}));
+        let lines = of("a\n").difference(&of("b\n")).words;
+        assert_eq!(lines.len(), 1 + 2 * (PLACE_LINES_MAX + 1));
+        assert_eq!(lines.last(), Some(&Line::After("[4960 more lines]".to_owned())));
+        let lines = words(&json!({"n": "a".repeat(5_000)})).difference(&Words::default()).records;
+        assert!(lines.iter().any(|line| line.to_string().ends_with("a [3000 more characters]")), "{lines:?}");
     }
 
     #[test]
@@ -184,7 +284,7 @@ mod tests {
         for (at, one) in twins.iter().enumerate() {
             for other in twins.iter().skip(at + 1) {
                 assert_ne!(words(one).digest(), words(other).digest(), "{one} {other}");
-                assert!(!words(one).difference(&words(other)).is_empty(), "{one} {other}");
+                assert_ne!(words(one).difference(&words(other)), Differences::default(), "{one} {other}");
             }
         }
     }

@@ -49,6 +49,35 @@ fn the_lock_is_made_true_from_what_the_project_declares() {
 }
 
 #[test]
+fn one_tool_that_cannot_be_installed_keeps_no_other_from_it() {
+    let tools = "[tools]\na = \"https://example.invalid/a.wasm\"\nb = \"ftp://b\"\ngreet = \"./greet.wasm\"\n";
+    let place = Place::new().project(tools).trusted();
+    greet(&place, |_| {});
+    // The exit code is the highest: that of a reference that is none, not that of a source that was not asked.
+    let told = place.run(&["install", "--offline", "--yes", "--json"]).exits(2).json();
+    assert_eq!((states(&told), &told["tools"][0]["tool"]["name"]), (vec!["installed"], &json!("greet")));
+    let codes: Vec<&Value> = told["errors"].as_array().unwrap().iter().map(|error| &error["error_code"]).collect();
+    assert_eq!(codes, ["offline", "bad_reference"]);
+    let said = place.run(&["install", "--offline", "--yes"]).exits(2).stderr;
+    assert!(said.contains("a: ") && said.contains("b: ") && said.contains("already installed: greet"), "{said}");
+}
+
+#[test]
+fn a_name_that_the_project_declares_is_no_other_tool() {
+    let place = Place::new().project("[tools]\ngreet = \"./greet.wasm\"\n").trusted();
+    let file = greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--user", "--yes"]).exits(0);
+    // Neither what the user installed under this name for all projects, nor a file of this name is meant.
+    fs::copy(file, place.project.join("greet")).unwrap();
+    let refused = place.run(&["call", "greet", "--json"]).exits(2).json();
+    assert_eq!(refused["error"]["error_code"], json!("not_installed"), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("run `toolcell install`"), "{refused}");
+    place.run_in(&place.home, &["call", "greet"]).exits(0);
+    place.run(&["install", "--yes"]).exits(0);
+    place.run(&["call", "greet"]).exits(0);
+}
+
+#[test]
 fn the_lock_of_another_user_counts_once_it_was_installed() {
     let place = declaring();
     let other = place.home.parent().unwrap().join("other");

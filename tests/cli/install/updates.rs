@@ -32,6 +32,18 @@ fn an_update_that_grows_nothing_goes_through() {
 }
 
 #[test]
+fn a_tool_whose_source_does_not_answer_is_not_up_to_date() {
+    let place = project();
+    let file = greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    std::fs::remove_file(file).unwrap();
+    let ran = place.run(&["outdated"]).exits(2).stdout;
+    assert!(ran.contains("greet") && ran.contains("not known: "), "{ran}");
+    let told = place.run(&["outdated", "--json"]).exits(2).json();
+    assert_eq!((&told["outdated"], &told["errors"][0]["name"]), (&json!([]), &json!("greet")), "{told}");
+}
+
+#[test]
 fn a_larger_ceiling_asks_and_is_shown_as_a_difference() {
     let place = project();
     greet(&place, reaching("a.example"));
@@ -74,6 +86,25 @@ fn changed_words_and_schemas_ask_and_are_shown_as_a_diff() {
     });
     let changes = place.run(&["update", "--dry-run", "--json"]).exits(0).stdout;
     assert!(changes.contains("declaration.input_contract.model_input_schema.properties.token.type"), "{changes}");
+}
+
+#[test]
+fn a_changed_description_is_shown_before_all_that_changes_with_it() {
+    let place = project();
+    let crowd = |change: fn(&mut Value)| {
+        std::fs::write(place.project.join("greet.wasm"), crate::pipeline::doubles::crowd("greet", 2, change)).unwrap();
+    };
+    crowd(|_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    crowd(|toolkit| {
+        let property = |at: usize| (format!("p{at}"), json!({ "type": "string" }));
+        let properties: serde_json::Map<String, Value> = (0..300).map(property).collect();
+        toolkit["declarations"][0]["input_contract"]["model_input_schema"] =
+            json!({ "type": "object", "properties": properties });
+        toolkit["declarations"][1]["description"] = json!("Answers, after reading ~/.ssh");
+    });
+    let ran = place.run(&["update"]).exits(3).stderr;
+    assert!(ran.contains("+ Answers, after reading ~/.ssh") && ran.contains("[not all: "), "{ran}");
 }
 
 #[test]

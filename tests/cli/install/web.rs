@@ -39,6 +39,20 @@ fn a_url_is_installed_if_it_may_be_unsigned() {
 }
 
 #[test]
+fn a_query_of_a_url_is_in_no_lock() {
+    let place = project();
+    let server = serving(|| response(&[], &echoing("greet", |_| {})));
+    let url = format!("{}/greet.wasm?token=hunter2", server.origin());
+    let refused = place.run(&["install", &url, "--allow-unsigned", "--yes"]).exits(2).stderr;
+    assert!(refused.contains("a URL has no query here") && !refused.contains("hunter2"), "{refused}");
+    let place =
+        place.project(&format!("[tools]\ngreet = {{ reference = \"{url}\", allow_unsigned = true }}\n")).trusted();
+    let refused = place.run(&["install", "--yes"]).exits(2).stderr;
+    assert!(refused.contains("a URL has no query here") && !refused.contains("hunter2"), "{refused}");
+    assert!(!place.project.join("toolcell.lock").exists() && server.seen().is_empty());
+}
+
+#[test]
 fn a_bucket_that_forbids_what_it_does_not_have_has_no_signature() {
     let place = project();
     let whole = response(&[], &echoing("greet", |_| {}));

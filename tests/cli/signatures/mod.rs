@@ -281,7 +281,29 @@ fn a_server_cannot_bring_back_an_older_signed_version() {
         ["release.wasm", "release.wasm.minisig"].map(|name| std::fs::read(place.file(name)).unwrap())
     };
     let (older, newer) = (signed("1.9.0"), signed("1.10.0"));
-    let served = Arc::new(Mutex::new(newer));
+    let (origin, lock) = serve_in_turn(&place, &pair, newer, older);
+    assert!(lock.contains("1.10.0") && lock.contains(&origin), "{lock}");
+}
+
+#[test]
+fn a_server_cannot_bring_back_what_was_signed_earlier_and_has_no_version() {
+    let place = Place::new();
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
+    let signed = |seconds: u32| {
+        let component = with_custom(&place.artifact, "note", seconds.to_string().as_bytes()).unwrap();
+        let comment = format!("timestamp:{seconds}\tfile:jq.wasm");
+        let made = minisign::sign(None, &pair.sk, std::io::Cursor::new(&component), Some(&comment), None).unwrap();
+        [component, made.to_string().into_bytes()]
+    };
+    let (older, newer) = (signed(1_700_000_000), signed(1_800_000_000));
+    let (_, lock) = serve_in_turn(&place, &pair, newer, older);
+    assert!(lock.contains("signed_at = 1800000000"), "{lock}");
+}
+
+/// Installs what a server has first, a component and its signature, and sees that an update refuses what the server has
+/// then. Returns the origin of the server, and the lock.
+fn serve_in_turn(place: &Place, pair: &minisign::KeyPair, first: [Vec<u8>; 2], then: [Vec<u8>; 2]) -> (String, String) {
+    let served = Arc::new(Mutex::new(first));
     let shown = Arc::clone(&served);
     let server = Mirror::new(move |request| {
         let [component, signature] = shown.lock().unwrap().clone();
@@ -294,10 +316,10 @@ fn a_server_cannot_bring_back_an_older_signed_version() {
     let origin = server.origin();
     place.trust(&format!("[[trust]]\nreference = \"{origin}/*\"\nminisign = \"{}\"\n", pair.pk.to_base64()));
     place.toolcell(&["install", &format!("{origin}/jq.wasm"), "--name=jq", "--yes"]).run().exits(0);
-    *served.lock().unwrap() = older;
+    *served.lock().unwrap() = then;
     let refused = place.toolcell(&["update", "jq", "--yes"]).run().exits(3);
     assert!(refused.stderr.contains("[downgrade]"), "{refused:?}");
-    assert!(std::fs::read_to_string(place.file("toolcell.lock")).unwrap().contains("1.10.0"));
+    (origin, std::fs::read_to_string(place.file("toolcell.lock")).unwrap())
 }
 
 #[test]

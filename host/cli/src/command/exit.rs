@@ -80,6 +80,11 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Exit {
     of_error_code(refusal.class, refusal.code)
 }
 
+/// The exit code of a command that was refused several things and went on: the highest.
+pub(super) fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit {
+    refusals.into_iter().map(of_refusal).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Succeeded)
+}
+
 fn of_error_code(class: ErrorClass, code: &str) -> Exit {
     match (class, code) {
         (_, Refusal::HOST_FAULT) => Exit::HostFault,

@@ -157,8 +157,11 @@ impl Target {
 
     /// The files that the target stands for: those of a folder of components, or its own path.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        if self.is_installed() {
-            return vec![self.path.clone()];
+        match &self.installed {
+            Some(Ok(found)) => return vec![found.file.clone()],
+            // A file of that name is not what was installed.
+            Some(Err(_)) => return Vec::new(),
+            None => {}
         }
         let of_folder = folder::components(&self.path).ok().flatten();
         of_folder.unwrap_or_else(|| vec![self.path.clone()])

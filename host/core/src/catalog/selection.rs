@@ -92,7 +92,7 @@ impl Selection {
     pub(super) fn withholds(&self, tool: &Tool, conditions: &Conditions<'_>) -> Option<Withheld> {
         let (declaration, profile) = (tool.declaration(), tool.permission_profile());
         if let Some(role) = &self.role
-            && !self.role_tools.iter().all(|tools| tools.matches(declaration))
+            && !self.role_tools.iter().all(|tools| tools.allow(declaration, tool.component(), conditions.policy))
         {
             return Some((SurfaceReason::RoleNotAllowed, vec![format!("role {role}")]));
         }
@@ -119,10 +119,17 @@ impl Selection {
         (!missing.is_empty()).then_some((SurfaceReason::CredentialMissing, missing))
     }
 
-    /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. A tool that a rule blocks, or
+    /// Whether `tool` has the name of the only tool that may be called, and that is an installed one of other bytes.
+    pub(super) fn mistakes(&self, tool: &Tool, policy: &Policy) -> bool {
+        matches!(&self.choice, ToolChoice::Tool(only) if is_called(tool, only)
+            && policy.is_impostor(tool.declaration(), tool.component(), |name| name == only))
+    }
+
+    /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. `is_impostor` says that
+    /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or
     /// whose secret is missing, is refused by the phase that decides so, because the rule or the secret may have changed.
     /// A tool that calls itself is refused where its call begins, because that depends on the calls above.
-    pub(super) fn refusal(&self, tool: &Tool, standing: Standing) -> Option<Refusal> {
+    pub(super) fn refusal(&self, tool: &Tool, standing: Standing, is_impostor: bool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
         let refuse = |class, code, message: String| Some(Refusal::new(class, code, message));
         match &self.choice {
@@ -130,6 +137,13 @@ impl Selection {
             ToolChoice::None => {
                 let message = format!("{id} cannot be called: tool_choice of this surface is none");
                 return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message);
+            }
+            ToolChoice::Tool(only) if is_impostor => {
+                let message = format!(
+                    "{id} cannot be called: tool_choice of this surface allows {only} alone, which is the name of an \
+                     installed tool, and these are other bytes"
+                );
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message);
             }
             ToolChoice::Tool(only) if is_called(tool, only) => {}
             ToolChoice::Tool(only) => {

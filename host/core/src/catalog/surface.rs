@@ -72,6 +72,8 @@ impl Standing {
 #[derive(Clone, Debug, Default)]
 pub struct Surface {
     tools: Vec<Placed>,
+    /// Tools that have the name of the only tool that may be called, which is that of an installed one with other bytes.
+    impostors: Vec<Arc<Tool>>,
     selection: Selection,
     id: Arc<str>,
     /// What the surface was built from, by the words that name a change (AT-SURF-17).
@@ -100,9 +102,12 @@ impl Surface {
     pub fn build(tools: Vec<Arc<Tool>>, selection: Selection, conditions: &Conditions<'_>) -> Self {
         let id = |tool: &Arc<Tool>| format!("{} {}\n", tool.declaration().tool_id, tool.component());
         let considered: String = tools.iter().map(id).collect();
+        let policy = conditions.policy;
+        let rules = policy.rules().iter().map(|rule| format!("{}\n", rule.words()));
+        let bound = policy.bound_names().map(|(name, component)| format!("{name} {component}\n"));
         let mut knobs = vec![
             ("tools", considered),
-            ("policy", conditions.policy.rules().iter().map(|rule| format!("{}\n", rule.words())).collect()),
+            ("policy", rules.chain(bound).collect()),
             ("runtime mode", format!("{:?}", conditions.policy.mode)),
             ("credentials", format!("{:?}", conditions.missing_secrets)),
         ];
@@ -111,8 +116,9 @@ impl Surface {
         let all: String = knobs.iter().map(|(_, value)| value.as_str()).collect();
         let all = digest(all.as_bytes());
         let hex: String = all.chars().skip("sha256:".len()).take(ID_CHARS).collect();
+        let impostors = tools.iter().filter(|tool| selection.mistakes(tool, policy)).cloned().collect();
         let tools = placed(tools, &selection, conditions);
-        Self { tools, selection, id: format!("surface:{hex}").into(), knobs }
+        Self { tools, impostors, selection, id: format!("surface:{hex}").into(), knobs }
     }
 
     /// The tools and their standings.
@@ -146,7 +152,7 @@ impl Surface {
     /// mean several tools, and whatever it resolves to must be callable: so the first refusal of them counts.
     pub fn judge(&self, tool: Option<&Arc<Tool>>, name: &str) -> Option<Refusal> {
         let is_meant = |known: &Arc<Tool>| match tool {
-            Some(tool) => known.component() == tool.component() && known.declaration().name == tool.declaration().name,
+            Some(tool) => is_same(known, tool),
             None => is_called(known, name) || known.declaration().aliases.iter().any(|alias| alias == name),
         };
         let mut meant = self.tools().filter(|(known, _)| is_meant(known)).peekable();
@@ -160,7 +166,8 @@ impl Surface {
     /// The refusal of a call of `tool`, which has this standing here; `None` if the call goes on. A deferred tool, and one
     /// that a rule or a missing secret blocks, are refused by later phases.
     pub fn refusal(&self, tool: &Tool, standing: Standing) -> Option<Refusal> {
-        self.selection.refusal(tool, standing).filter(|_| guard!("surface"))
+        let is_impostor = self.impostors.iter().any(|impostor| is_same(impostor, tool));
+        self.selection.refusal(tool, standing, is_impostor).filter(|_| guard!("surface"))
     }
 
     /// Whether `tool`, which has this standing here, can be called. A deferred tool can, because only a model has to load
@@ -244,6 +251,11 @@ impl Placed {
             policy_refs: self.refs.clone(),
         }
     }
+}
+
+/// Whether both are the same tool of the same component.
+fn is_same(one: &Tool, other: &Tool) -> bool {
+    one.component() == other.component() && one.declaration().name == other.declaration().name
 }
 
 /// Gives each tool its standing.

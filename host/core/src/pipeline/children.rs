@@ -6,10 +6,8 @@
 mod line;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -20,7 +18,7 @@ use crate::executor::{
     BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share,
 };
 use crate::journal::Kept;
-use crate::policy::{Ceiling, Limits, Permit};
+use crate::policy::{Ceiling, Limits, Permit, Policy};
 use crate::record::{
     AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, SpanId, Strategy,
     ToolError, Usage, WriteEffect,
@@ -125,11 +123,12 @@ impl Lineage {
         self.parent
     }
 
-    /// Whether the tool can be called by a guest with this lineage, as far as its names say.
-    fn may_call(&self, tool: &Tool, offered: Option<&HashMap<String, Option<Duration>>>) -> bool {
-        let declaration = tool.declaration();
-        offered.is_none_or(|offered| offered.contains_key(&declaration.tool_id))
-            && self.ceiling.may_call(&declaration.qualified_name())
+    /// Whether the tool can be called by a guest with this lineage, as far as its names say. `request` is that of either
+    /// call: both have the same policy, and offer the same tools.
+    fn may_call(&self, tool: &Tool, request: &Request) -> bool {
+        let offered = request.offered.as_deref();
+        offered.is_none_or(|offered| offered.contains_key(&tool.declaration().tool_id))
+            && is_named(tool, &request.policy, |name| self.ceiling.may_call(name))
     }
 
     fn is_recursive(&self, tool: &Tool) -> bool {
@@ -144,7 +143,7 @@ impl Lineage {
 /// Fails if `tool` may not be called by the guest that makes the call, and lowers the limits to those of its calls.
 pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     let Some(lineage) = &request.lineage else { return Ok(()) };
-    if !lineage.may_call(tool, request.offered.as_deref()) {
+    if !lineage.may_call(tool, request) {
         return Err(not_callable(request.tool.name()));
     }
     let id = &tool.declaration().tool_id;
@@ -172,7 +171,8 @@ pub(super) fn not_callable(name: &str) -> Refusal {
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     let message = format!(
         "`{name}` is no tool that this call may call; it has to be loaded, callable through the surface of this call, \
-         granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it"
+         granted with --allow-tool, and in the tool_calls of the profile of the tool that calls it. The name of an \
+         installed tool means that one alone"
     );
     Refusal::new(ErrorClass::PermissionDenied, "tool_not_callable", message)
 }
@@ -217,8 +217,15 @@ pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
 
 fn is_any_callable(journey: &Journey<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
     let calls = &permit.capability().tools;
-    let may_call = |tool: &Arc<Tool>| calls.allow(&tool.declaration().qualified_name());
+    let may_call = |tool: &Arc<Tool>| is_named(tool, &journey.request.policy, |name| calls.allow(name));
     !calls.is_empty() && journey.services.catalog.tools().iter().any(|tool| is(tool) && may_call(tool))
+}
+
+/// Whether `names` accepts the qualified name of `tool`, and that name is its own: a grant that names tools is for the
+/// installed ones, and not for a tool that claims the name of one.
+fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool {
+    let declaration = tool.declaration();
+    names(&declaration.qualified_name()) && !policy.is_impostor(declaration, tool.component(), |_| true)
 }
 
 /// Runs the tool of `permit`, and the calls that it makes.
@@ -398,12 +405,11 @@ impl Family {
         if lineage.is_too_deep() {
             return Vec::new();
         }
-        let offered = request.offered.as_deref();
         let callee = callee(request, String::new());
         let is_listed = |tool: &Arc<Tool>| {
             tool.declaration().lifecycle.is_offered()
                 && callee.withheld(tool).is_none()
-                && lineage.may_call(tool, offered)
+                && lineage.may_call(tool, request)
                 && !lineage.is_recursive(tool)
         };
         let callable = services.catalog.tools().into_iter().filter(is_listed);

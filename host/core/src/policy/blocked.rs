@@ -62,6 +62,13 @@ impl ToolPatterns {
         self.compiled.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
+    /// Whether the patterns are for the tool with this declaration, of `component`: one of them matches one of its names,
+    /// and no installed tool of other bytes has that name.
+    pub(crate) fn allow(&self, declaration: &ToolDeclaration, component: &str, policy: &Policy) -> bool {
+        let means = |name: &str| self.compiled.iter().any(|pattern| pattern.matches(name));
+        self.matches(declaration) && !policy.is_impostor(declaration, component, means)
+    }
+
     /// The patterns as they are written.
     pub fn texts(&self) -> &[String] {
         &self.texts

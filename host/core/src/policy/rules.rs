@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::record::{Behavior, Mode, RiskLevel, RuleSource};
+use crate::record::{Behavior, Mode, RiskLevel, RuleSource, ToolDeclaration};
 use crate::scheduler::RetryPolicy;
 
 use super::pattern::WordPattern;
@@ -30,6 +30,8 @@ pub struct Policy {
     named: Vec<(PathBuf, String)>,
     /// Each file, with a tool that the lock beside it binds to bytes.
     installed: Vec<(PathBuf, InstalledTool)>,
+    /// Each file, with a tool whose names the user gave to bytes, whatever the lock beside the file says by now.
+    reserved: Vec<(PathBuf, InstalledTool)>,
 }
 
 /// A tool of a lock: names that are bound to bytes.
@@ -51,10 +53,17 @@ pub struct InstalledTool {
     pub claims: Vec<String>,
 }
 
+impl InstalledTool {
+    /// Whether `name` is one of its names.
+    fn has(&self, name: &str) -> bool {
+        self.name == name || self.claims.iter().any(|claim| claim == name)
+    }
+}
+
 impl Policy {
     /// Combines rules of all layers; they apply by the authority of their sources, not in this order.
     pub fn new(mode: Mode, rules: Vec<Rule>) -> Self {
-        let mut policy = Self { mode, retry: RetryPolicy::default(), rules, named: Vec::new(), installed: Vec::new() };
+        let mut policy = Self { mode, rules, ..Self::default() };
         policy.rules.sort_by_key(|rule| rule.authority());
         policy
     }
@@ -75,6 +84,40 @@ impl Policy {
     /// mean these bytes, and no other component of the file's tools can claim its names.
     pub fn install(&mut self, file: &Path, tool: InstalledTool) {
         self.installed.push((file.to_owned(), tool));
+    }
+
+    /// Records that the user gave the names of `tool` to its component beside `file`, also if the lock there has it no more:
+    /// no other component gets anything by these names. A lock that a tool can write gives no name away.
+    pub fn reserve(&mut self, file: &Path, tool: InstalledTool) {
+        self.reserved.push((file.to_owned(), tool));
+    }
+
+    /// Whether a name that the user gave to some bytes beside `file` is not one of `component`.
+    fn is_reserved(&self, file: Option<&PathBuf>, name: &str, component: &str) -> bool {
+        let given = || self.reserved.iter().filter(move |(of, tool)| Some(of) == file && tool.has(name));
+        given().next().is_some() && given().all(|(_, tool)| tool.component != component) && guard!("reserved_names")
+    }
+
+    /// Whether the tool, of `component`, is not the one that its name means: an installed tool of other bytes has its
+    /// qualified name or its id, or the bare name if `means` accepts none of the others. A grant or a role that names
+    /// tools is for the installed one. A name under which these bytes were installed too is their own.
+    pub(crate) fn is_impostor(&self, tool: &ToolDeclaration, component: &str, means: impl Fn(&str) -> bool) -> bool {
+        if self.installed.is_empty() && self.reserved.is_empty() {
+            return false;
+        }
+        let ToolDeclaration { namespace, name, tool_id, .. } = tool;
+        let installed = || self.installed.iter().chain(&self.reserved).map(|(_, tool)| tool);
+        let is_own = |name: &str| installed().any(|tool| tool.component == component && tool.has(name));
+        let is_taken = |name: &str| installed().any(|tool| tool.component != component && tool.has(name));
+        ToolNames { namespace, name, tool_id }.any_taken(means, |name| is_taken(name) && !is_own(name))
+            && guard!("impostors")
+    }
+
+    /// Each name that is bound to bytes, with the digest of the bytes, for people who ask what changed.
+    pub(crate) fn bound_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.installed.iter().flat_map(|(_, tool)| {
+            tool.claims.iter().chain([&tool.name]).map(move |name| (name.as_str(), tool.component.as_str()))
+        })
     }
 
     /// The tools that the lock beside `file` binds.
@@ -218,16 +261,12 @@ impl Rule {
     /// the tool, or the bare name by which alone the rule matches it.
     fn is_taken(&self, policy: &Policy, names: &ToolNames<'_>, component: &str) -> bool {
         let is_claimed = |name: &str| {
-            policy
-                .installed_beside(self.file.as_ref())
-                .filter(|tool| tool.component != component)
-                .any(|tool| tool.name == name || tool.claims.iter().any(|claim| claim == name))
+            let file = self.file.as_ref();
+            policy.installed_beside(file).any(|tool| tool.component != component && tool.has(name))
+                || policy.is_reserved(file, name, component)
         };
-        let qualified = names.qualified();
         let matches = |name: &str| self.tool.as_ref().is_none_or(|pattern| pattern.matches(name));
-        let by_bare_name = !matches(&qualified) && !matches(names.tool_id);
-        let is_taken = is_claimed(&qualified) || is_claimed(names.tool_id) || (by_bare_name && is_claimed(names.name));
-        is_taken && guard!("installed_names")
+        names.any_taken(matches, is_claimed) && guard!("installed_names")
     }
 
     /// The names by which the lock beside the rule's file knows `component`.
@@ -277,6 +316,13 @@ pub(super) struct ToolNames<'a> {
 impl ToolNames<'_> {
     pub(super) fn qualified(&self) -> String {
         format!("{}.{}", self.namespace, self.name)
+    }
+
+    /// Whether the qualified name or the id is taken, or the bare name, if that is the only one that `means` accepts.
+    fn any_taken(&self, means: impl Fn(&str) -> bool, is_taken: impl Fn(&str) -> bool) -> bool {
+        let qualified = self.qualified();
+        let by_bare_name = !means(&qualified) && !means(self.tool_id);
+        is_taken(&qualified) || is_taken(self.tool_id) || (by_bare_name && is_taken(self.name))
     }
 }
 

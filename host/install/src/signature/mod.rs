@@ -146,7 +146,10 @@ impl SignatureVerifier {
         let signer = preferred.or(first).cloned();
         let rejected = examined.iter().filter_map(|one| one.outcome.as_ref().err());
         let notes = rejected.map(|refusal| format!("ignored: {}", refusal.message)).collect();
-        Ok(Verdict { signer, is_named: !named.is_empty(), notes })
+        // A later signature does not make an older version a newer one.
+        let by_signer = valid.iter().filter(|signed| signer.as_ref() == Some(&signed.signer));
+        let signed_at = by_signer.filter_map(|signed| signed.signed_at).min();
+        Ok(Verdict { signer, signed_at, is_named: !named.is_empty(), notes })
     }
 
     /// What follows if no signature holds.
@@ -169,7 +172,7 @@ impl SignatureVerifier {
         }
         let mut notes = vec![format!("{} is not signed: nothing says who made it", subject.reference)];
         notes.extend(refusals.iter().map(|refusal| format!("not checked: {}", refusal.message)));
-        Ok(Verdict { signer: None, is_named: false, notes })
+        Ok(Verdict { signer: None, signed_at: None, is_named: false, notes })
     }
 }
 

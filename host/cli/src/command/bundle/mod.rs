@@ -264,10 +264,12 @@ impl Bundle {
                 format!("{name:?} is no name of the MCP registry: give NAMESPACE/NAME, as in io.github.me/notes");
             return Err(BadRequest(message));
         }
-        // Without a user and a password, which a list of servers would show.
+        // Without a user, a password and a query, which a list of servers would show.
         let is_url = matches!(Reference::parse(url, Path::new("/")), Ok(Reference::Url(_)));
         if !is_url || !url.starts_with("https://") || url.contains(char::is_whitespace) {
-            return Err(BadRequest(format!("the bundle cannot be downloaded from {url:?}: give an https URL")));
+            return Err(BadRequest(format!(
+                "the bundle cannot be downloaded from {url:?}: give an https URL without a user and a query"
+            )));
         }
         Ok(Some((file.as_path(), name.as_str(), url.as_str())))
     }

@@ -155,6 +155,7 @@ impl Shop {
             taken: Vec::new(),
             declared: want.is_declared,
             allow_unsigned: want.is_unsigned_allowed,
+            signed_at: obtained.verdict.signed_at,
             signer: obtained.verdict.signer.clone(),
         };
         let mut notes = obtained.verdict.notes.clone();

@@ -86,15 +86,18 @@ impl Install {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         report.at(shop.place.file());
         let installed = shop.place.read()?;
-        let wants = match &self.reference {
-            Some(reference) => vec![self.want(&shop, &installed, reference)?],
-            None => shop.all(&installed)?,
-        };
-        if self.reference.is_none() {
-            many::forget(&shop, &installed, (self.locked, self.dry_run), report)?;
+        let take =
+            |want: Want, report: &mut Report| shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report);
+        if let Some(reference) = &self.reference {
+            take(self.want(&shop, &installed, reference)?, report)?;
+            return Ok(());
         }
-        for want in wants {
-            shop.take(&want.locked(self.locked), &self.consent, self.dry_run, report)?;
+        many::forget(&shop, &installed, (self.locked, self.dry_run), report)?;
+        for (name, want) in shop.all(&installed) {
+            // One that cannot be installed does not keep the others from it.
+            if let Err(refusal) = want.and_then(|want| take(want, report)) {
+                report.failed(&name, refusal);
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
 use toolcell_install::lock::Entry;
 use toolcell_install::plan::{Change, Plan};
+use toolcell_install::words::Line;
 
 use super::super::terminal;
 use super::options::Consent;
@@ -16,6 +17,7 @@ use super::report::Report;
 const VALUE_ROWS_MAX: usize = 4;
 const CEILING_ROWS_MAX: usize = 200;
 const WORDS_ROWS_MAX: usize = 400;
+const RECORDS_ROWS_MAX: usize = 100;
 
 pub(super) struct Offer<'a> {
     pub(super) entry: &'a Entry,
@@ -102,6 +104,10 @@ impl Offer<'_> {
     }
 }
 
+fn diff(lines: &[Line]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Adds the rows about `change`.
 fn say(sheet: &mut Sheet, change: &Change) {
     // On one line each, because a certificate or a publisher could write a line of its own.
@@ -126,8 +132,11 @@ fn say(sheet: &mut Sheet, change: &Change) {
         }
         Change::Words { lines } => {
             sheet.host("IT SAYS OTHER THINGS OF ITSELF, which a model reads:");
-            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            sheet.lines(&lines, WORDS_ROWS_MAX);
+            sheet.lines(&diff(lines), WORDS_ROWS_MAX);
+        }
+        Change::Records { lines } => {
+            sheet.host("ITS OTHER RECORDS DIFFER, which no model reads:");
+            sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
         }
         Change::Unknown => {
             sheet.host("WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.");

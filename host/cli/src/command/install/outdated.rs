@@ -7,7 +7,7 @@ use toolcell_install::lock::Entry;
 use toolcell_install::place::Installed;
 use toolcell_install::source::{COMPONENT_BYTES_MAX, Sink};
 
-use super::super::exit::{Exit, Stop};
+use super::super::exit::{self, Exit, Stop};
 use super::options::{PlaceOptions, SourceOptions};
 use super::report;
 use super::shop::Shop;
@@ -34,15 +34,19 @@ impl Outdated {
     pub(in crate::command) fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
         match self.look(&home) {
-            Ok((lines, value)) => report::print(&value, &lines, self.json),
+            Ok((lines, value, failed)) => {
+                let printed = report::print(&value, &lines, self.json)?;
+                Ok(if failed.is_empty() { printed } else { exit::of_refusals(&failed) })
+            }
             Err(stop) => report::refused(&stop.refusal()?, self.json),
         }
     }
 
-    fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
+    /// For people, for programs, and why the others are not known.
+    fn look(&self, home: &Home) -> Result<(Vec<String>, Value, Vec<Refusal>), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let installed = shop.place.read()?;
-        let (mut lines, mut outdated, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lines, mut outdated, mut errors, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for entry in installed.lock.0.values() {
             match latest(&shop, &installed, entry) {
                 Ok(latest) if latest.digest == entry.digest => {}
@@ -56,6 +60,7 @@ impl Outdated {
                 Err(refusal) => {
                     lines.push(format!("{:<20} not known: {}", entry.name, legible(&refusal.message)));
                     errors.push(json!({ "name": entry.name, "error": refusal.to_error() }));
+                    failed.push(refusal);
                 }
             }
         }
@@ -64,7 +69,7 @@ impl Outdated {
         } else if !outdated.is_empty() {
             lines.push("`toolcell update --dry-run` shows what would change".to_owned());
         }
-        Ok((lines, json!({ "outdated": outdated, "errors": errors })))
+        Ok((lines, json!({ "outdated": outdated, "errors": errors }), failed))
     }
 }
 

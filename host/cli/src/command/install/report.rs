@@ -31,7 +31,7 @@ pub(super) struct Report {
     is_dry: bool,
     lock: Option<PathBuf>,
     tools: Vec<Value>,
-    /// Of tools that could not be updated beside others.
+    /// Of tools that could not be installed or updated beside others.
     failed: Vec<Refusal>,
 }
 
@@ -90,7 +90,7 @@ impl Report {
         if let Err(stop) = done {
             self.failed.push(stop.refusal()?);
         }
-        let exit = self.failed.first().map_or(Exit::Succeeded, exit::of_refusal);
+        let exit = exit::of_refusals(&self.failed);
         for refusal in &self.failed {
             if !self.json {
                 show::refused(refusal);
@@ -100,9 +100,9 @@ impl Report {
         if !self.json {
             return Ok(exit);
         }
-        let printed = match self.failed.first().filter(|_| self.tools.is_empty()) {
-            Some(refusal) => json!({ "error": refusal.to_error() }),
-            None => {
+        let printed = match self.failed.as_slice() {
+            [refusal] if self.tools.is_empty() => json!({ "error": refusal.to_error() }),
+            _ => {
                 let errors: Vec<_> = self.failed.iter().map(Refusal::to_error).collect();
                 json!({ "lock": self.lock, "dry_run": self.is_dry, "tools": self.tools, "errors": errors })
             }

@@ -98,23 +98,20 @@ impl Shop {
         layer.map_or(&NONE, |layer| &layer.file.declared)
     }
 
-    /// What the lock and `[tools]` name.
-    pub(super) fn all(&self, installed: &Installed) -> Result<Vec<Want>, Stop> {
-        let mut wants = Vec::new();
-        for (name, declared) in self.declared() {
-            let reference = Reference::parse(&declared.reference, self.place.folder())?;
-            let want = Want::new(name, reference, self.place.folder());
-            let entry = installed.lock.0.get(name).filter(|entry| entry.reference == want.written);
-            let is_unsigned_allowed = declared.allow_unsigned;
-            wants.push(Want { is_declared: true, pinned: entry.cloned(), is_unsigned_allowed, ..want });
-        }
-        for (name, entry) in &installed.lock.0 {
-            if self.declared().contains_key(name) || entry.declared {
-                continue;
-            }
-            wants.push(self.again(installed, entry)?);
-        }
-        Ok(wants)
+    /// What the lock and `[tools]` name, by name.
+    pub(super) fn all(&self, installed: &Installed) -> Vec<(String, Result<Want, Refusal>)> {
+        let declared = self.declared().iter().map(|(name, declared)| {
+            let want = Reference::parse(&declared.reference, self.place.folder()).map(|reference| {
+                let want = Want::new(name, reference, self.place.folder());
+                let entry = installed.lock.0.get(name).filter(|entry| entry.reference == want.written);
+                let is_unsigned_allowed = declared.allow_unsigned;
+                Want { is_declared: true, pinned: entry.cloned(), is_unsigned_allowed, ..want }
+            });
+            (name.clone(), want)
+        });
+        let is_other = |entry: &&Entry| !self.declared().contains_key(&entry.name) && !entry.declared;
+        let others = installed.lock.0.values().filter(is_other);
+        declared.chain(others.map(|entry| (entry.name.clone(), self.again(installed, entry)))).collect()
     }
 
     /// What an entry of the lock asks for: its own bytes.

@@ -37,7 +37,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "downgrade",
         origins: &[Call(PolicyBlocked)],
-        means: "The version is older than the installed and signed one.",
+        means: "The version is older than the installed and signed one, or was signed earlier.",
         cause: "The tag was moved back, maybe to bring back a defect.",
         remedy: "If it is meant, run `toolcell remove NAME`, and install it again.",
     },

@@ -374,8 +374,10 @@ pub(super) const PAGES: &[Page] = &[
         code: "tool_not_callable",
         origins: &[Call(PermissionDenied)],
         means: "A tool called a tool that it may not call.",
-        cause: "`--allow-tool` does not grant it, or `tool_calls` of its profile does not name it.",
-        remedy: "Grant it with `--allow-tool=NAME`, if the profile names it.",
+        cause: "`--allow-tool` does not grant it, `tool_calls` of its profile does not name it, or it has the name of an \
+                installed tool and other bytes.",
+        remedy: "Grant it with `--allow-tool=NAME`, if the profile names it. Load an installed tool by the name under \
+                 which it was installed.",
     },
     Page {
         code: "beyond_caller",
