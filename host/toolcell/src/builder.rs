@@ -223,7 +223,7 @@ impl HostBuilder {
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {
-                journal: Journal::new(home.journal(), home.journal_key()),
+                journal: Journal::keeping(home.journal(), home.journal_key(), self.journal.age_max),
                 approver: self.approver,
             }),
             protected: home.protected(),
