@@ -1,5 +1,5 @@
-//! Cancellations of requests and tasks that there are not: on record, and bounded, because the client chooses how many it
-//! sends, and each becomes two lines of the log.
+//! Cancellations of requests and tasks that have ended, or never were: on record, and bounded, because the client chooses how
+//! many it sends, and each becomes two lines of the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +32,8 @@ impl VainCancels {
         }
     }
 
-    fn admits(&self, now: Instant) -> bool {
+    /// Counts one more cancellation. Returns whether it is put on record.
+    pub(super) fn admits(&self, now: Instant) -> bool {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             *window = Window { began: Some(now), told: 0 };
