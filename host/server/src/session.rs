@@ -169,7 +169,12 @@ impl Session {
         let words =
             HeldCallKey { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
         if let Some(state) = &params.request_state {
-            let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
+            let unknown = || {
+                ErrorData::invalid_params(
+                    "this requestState is not that of such a call of yours, or the server was started anew: call without it",
+                    None,
+                )
+            };
             let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
             let open = held.ask.answer(params.input_responses.as_ref()).err();
             return Ok((held.running, words, open));

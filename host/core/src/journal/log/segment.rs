@@ -22,6 +22,8 @@ use super::{Key, LogSettings, orphan};
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
 const RESERVE_BYTES: u64 = 1 << 20;
+/// Maximum number of segments that are removed at once: a call waits while they are read for what has to be kept of them.
+const SURPLUS_MAX: usize = 16;
 /// Size of a read, in bytes.
 const READ_BYTES: usize = 256 << 10;
 /// Mode of a full segment that its process left without open calls. Nothing is ever added to it.
@@ -304,8 +306,8 @@ impl Surplus {
     }
 }
 
-/// The segments that are too old, and the oldest ones while all of them are larger than the log may be. A segment that a
-/// process writes stays.
+/// The first segments that are too old, or the oldest ones while all of them are larger than the log may be. A segment that
+/// a process writes stays. More than [`SURPLUS_MAX`] go later.
 pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surplus>> {
     let mut segments = Vec::new();
     for number in numbers(dir)? {
@@ -318,7 +320,10 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
     for (number, bytes, modified) in segments {
         let age = now.duration_since(modified).unwrap_or_default();
         let is_over = total > settings.bytes_max || age > settings.age_max;
-        if is_over && let Some(found) = unwritten(number, path(dir, number)) {
+        if is_over
+            && surplus.len() < SURPLUS_MAX
+            && let Some(found) = unwritten(number, path(dir, number))
+        {
             total -= bytes;
             surplus.push(found);
         }
