@@ -211,7 +211,7 @@ impl HostBuilder {
         let shared = || MemoryBudget::new(machine::share_bytes());
         let memory = self.memory.or_else(|| self.pooled.then(shared));
         let payloads = PayloadStore::new(home.payloads());
-        payloads.sweep();
+        payloads.sweep(self.journal.age_max);
         let services = Services {
             catalog: Catalog::default(),
             executor,
