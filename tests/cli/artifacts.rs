@@ -88,7 +88,7 @@ fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
     let home = Home::new();
     let (uri, _) = large(&home);
     let day = std::time::Duration::from_secs(24 * 60 * 60);
-    let written = |path: PathBuf, ago| {
+    let written = |path: PathBuf, ago: std::time::Duration| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(std::time::SystemTime::now() - ago).unwrap();
     };
