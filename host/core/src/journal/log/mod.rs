@@ -342,8 +342,10 @@ impl CallLog {
         let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
         let removed = verify::with_earlier(&self.0.dir, key, &numbers).map_err(failed)?;
         let removed = json!({ "removed_segments": removed }).to_string();
-        current.append(key, Kind::Pruned, line::NO_CALL, &removed).map_err(failed)?;
-        surplus.into_iter().try_for_each(segment::Surplus::remove).map_err(failed)
+        let written = current.append(key, Kind::Pruned, line::NO_CALL, &removed);
+        surplus.into_iter().try_for_each(segment::Surplus::remove).map_err(failed)?;
+        // A full disk has room for the line once they are gone.
+        written.or_else(|_| current.append(key, Kind::Pruned, line::NO_CALL, &removed)).map_err(failed)
     }
 
     fn key(&self) -> Result<Key, LogError> {
