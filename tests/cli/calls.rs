@@ -130,7 +130,7 @@ fn one_changed_byte_anywhere_is_found_and_its_call_is_named() {
 }
 
 #[test]
-fn a_file_of_the_journal_that_was_removed_is_missed_also_if_it_was_the_last_one() {
+fn the_removal_of_a_journal_file_is_found_also_if_it_was_the_last_one() {
     let home = Home::new();
     let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     assert!(home.toolcell(&["calls"]).run().exits(0).stdout.contains("probe.echo"), "{record}");

@@ -113,7 +113,7 @@ async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_mi
 }
 
 #[tokio::test]
-async fn a_segment_that_was_removed_is_missed_also_after_others_were_pruned() {
+async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("calls");
     let small = LogSettings { bytes_max: 14 << 20, ..LogSettings::default() };
@@ -135,7 +135,7 @@ async fn a_segment_that_was_removed_is_missed_also_after_others_were_pruned() {
 }
 
 #[tokio::test]
-async fn the_last_segment_is_missed_too() {
+async fn the_removal_of_the_last_segment_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
     start(&one, "a").await;
