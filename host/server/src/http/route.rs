@@ -307,14 +307,14 @@ impl Routes {
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
-        let mut claim = None;
+        let (mut claim, has_id) = (None, request_id.is_some());
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
             let taken = || rpc_error(Some(&id), "this id is that of a request that still runs: take another one");
             let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
             let claimed = claim.insert(Arc::new(claimed));
             head.extensions.insert(Claimed { _claim: Arc::clone(claimed) });
         }
-        if let Some(id) = canceled(&head, &body) {
+        if !has_id && let Some(id) = canceled(&head, &body) {
             match &in_use {
                 Some(in_use) if door.sessions.cancel(in_use, &id) => {}
                 Some(_) => _ = head.extensions.insert(NotPending),
