@@ -84,6 +84,25 @@ fn a_file_is_new_and_its_owners_alone_unless_it_shall_be_replaced() {
 }
 
 #[test]
+fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
+    let home = Home::new();
+    let (uri, _) = large(&home);
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let written = |path: PathBuf, ago: std::time::Duration| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - ago).unwrap();
+    };
+    let again = || home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    written(home.payload(&uri), day * 89);
+    again();
+    assert!(home.payload(&uri).exists());
+    written(home.payload(&uri), day * 91);
+    written(home.path().join("payloads.swept"), day * 2);
+    again();
+    assert_eq!(home.state(&uri, 1)["state"], "gone");
+}
+
+#[test]
 fn what_is_not_there_says_why() {
     let home = Home::new();
     let (uri, record) = large(&home);

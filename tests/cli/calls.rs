@@ -130,6 +130,16 @@ fn one_changed_byte_anywhere_is_found_and_its_call_is_named() {
 }
 
 #[test]
+fn the_removal_of_a_journal_file_is_found_also_if_it_was_the_last_one() {
+    let home = Home::new();
+    let record = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
+    assert!(home.toolcell(&["calls"]).run().exits(0).stdout.contains("probe.echo"), "{record}");
+    let [file] = home.segments().try_into().unwrap();
+    std::fs::remove_file(file).unwrap();
+    assert!(home.verify(false).contains("the file was removed"));
+}
+
+#[test]
 fn no_sensitive_argument_reaches_the_journal() {
     let home = Home::new();
     let component = echoing("shy", hiding_a_token);

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientNotification, ClientRequest, ErrorData,
-    GetExtensions, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
+    Extensions, GetExtensions, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -36,6 +36,14 @@ type Outgoing = TxJsonRpcMessage<RoleServer>;
 /// An extension of a notification that cancels a request: no such request is unanswered.
 #[derive(Clone, Debug)]
 pub(super) struct NotPending;
+
+impl NotPending {
+    /// Whether the notification came with it, over stdio or HTTP.
+    pub(super) fn is_in(extensions: &Extensions) -> bool {
+        let of_http = || extensions.get::<::http::request::Parts>()?.extensions.get::<Self>();
+        extensions.get::<Self>().or_else(of_http).is_some()
+    }
+}
 
 /// A transport that reports when the client closes its end, and that rejects a request id that is in use.
 pub(super) struct Frames {

@@ -34,6 +34,7 @@ mod stdio;
 mod tasks;
 pub mod telemetry;
 mod trace;
+mod vain_cancels;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 

@@ -1,7 +1,7 @@
 #![allow(deprecated, reason = "log messages are on their way out of the protocol, and both revisions still have them")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
@@ -31,6 +31,7 @@ use super::payloads::{ReadablePayloads, Shelved};
 use super::reading::is_missing;
 use super::sent::Sent;
 use super::tasks::TASK_AFTER;
+use super::vain_cancels::VainCancels;
 use super::{Offering, Server};
 
 /// Maximum size of a payload in one response, in bytes.
@@ -49,12 +50,9 @@ pub(super) struct Identity {
     pub(super) shelf: Arc<ReadablePayloads>,
     /// The tools that the owner has loaded without a session.
     pub(super) loads: Arc<Loads>,
+    /// What the owner canceled in vain.
+    pub(super) vain_cancels: Arc<VainCancels>,
 }
-
-/// Maximum cancellations of unknown requests that a session puts on record.
-const UNKNOWN_CANCELS_MAX: u32 = 1_000;
-/// Maximum characters of the id of such a request on record.
-const ID_CHARS_MAX: usize = 128;
 
 /// The session of one client: the payloads that it may read, the tools that it has loaded, and the log level that it
 /// wants.
@@ -67,8 +65,6 @@ pub(super) struct Session {
     loads: Loads,
     /// The minimum log level that a client of 2025-11-25 set.
     level: AtomicU8,
-    /// How many cancellations of unknown requests are on record.
-    unknown_cancels: AtomicU32,
     pub(super) told_of_load: ToldOfLoad,
     /// Stops the background tasks of the session.
     ended: CancellationToken,
@@ -80,8 +76,8 @@ impl Session {
         let ended = CancellationToken::new();
         let _ends = ended.clone().drop_guard();
         let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
-        let (unknown_cancels, told_of_load) = (AtomicU32::new(0), ToldOfLoad::default());
-        Self { server, identity, id, loads: Loads::default(), level, unknown_cancels, told_of_load, ended, _ends }
+        let told_of_load = ToldOfLoad::default();
+        Self { server, identity, id, loads: Loads::default(), level, told_of_load, ended, _ends }
     }
 
     /// The current offering.
@@ -89,16 +85,9 @@ impl Session {
         self.server.offering()
     }
 
-    /// Puts on record that the client canceled a request or a task that there is not. The client chooses the id, and how
-    /// many it cancels: each becomes two lines of the log, which is bounded.
+    /// Puts on record that the client canceled a request or a task that there is not.
     pub(super) async fn tell_unknown_cancel(&self, offering: &Offering, id: &str, session: Option<String>) {
-        let next =
-            |told: u32| (told < UNKNOWN_CANCELS_MAX || !guard!("unknown_cancels")).then(|| told.saturating_add(1));
-        let told = self.unknown_cancels.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        if told.is_ok() {
-            let id: String = id.chars().take(ID_CHARS_MAX).collect();
-            offering.host.announce_unknown_cancel(&id, session).await;
-        }
+        self.identity.vain_cancels.tell(&offering.host, id, session).await;
     }
 
     /// The payloads that the client may read.
@@ -180,7 +169,12 @@ impl Session {
         let words =
             HeldCallKey { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
         if let Some(state) = &params.request_state {
-            let unknown = || ErrorData::invalid_params("this requestState is not that of such a call of yours", None);
+            let unknown = || {
+                ErrorData::invalid_params(
+                    "this requestState is not that of such a call of yours, or the server was started anew: call without it",
+                    None,
+                )
+            };
             let held = self.server.held.take(state, &words).ok_or_else(unknown)?;
             let open = held.ask.answer(params.input_responses.as_ref()).err();
             return Ok((held.running, words, open));
@@ -431,7 +425,7 @@ impl ServerHandler for Session {
 
     /// Records a cancellation that comes too late, or names a request that there never was.
     async fn on_cancelled(&self, canceled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
-        let Some(id) = canceled.request_id.filter(|_| context.extensions.get::<NotPending>().is_some()) else { return };
+        let Some(id) = canceled.request_id.filter(|_| NotPending::is_in(&context.extensions)) else { return };
         if let Some(mut load) = self.server.load_end()
             && !load.wait().await
         {

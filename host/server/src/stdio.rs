@@ -60,6 +60,7 @@ pub async fn serve_streams(
         lasts: true,
         shelf: Arc::default(),
         loads: Arc::default(),
+        vain_cancels: Arc::default(),
     };
     let session = Session::new(Arc::clone(server), identity);
     let ends = async {

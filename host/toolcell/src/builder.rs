@@ -211,7 +211,7 @@ impl HostBuilder {
         let shared = || MemoryBudget::new(machine::share_bytes());
         let memory = self.memory.or_else(|| self.pooled.then(shared));
         let payloads = PayloadStore::new(home.payloads());
-        payloads.sweep();
+        payloads.sweep(self.journal.age_max);
         let services = Services {
             catalog: Catalog::default(),
             executor,
@@ -223,7 +223,7 @@ impl HostBuilder {
             hooks,
             payloads,
             desk: self.approvals.then(|| ApprovalService {
-                journal: Journal::new(home.journal(), home.journal_key()),
+                journal: Journal::keeping(home.journal(), home.journal_key(), self.journal.age_max),
                 approver: self.approver,
             }),
             protected: home.protected(),

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{Place, ended, error, passed};
+use super::{Place, ended, error, kill, passed};
 use crate::cli::interrupts::wait_until;
 use crate::support::check_record;
 
@@ -43,6 +43,35 @@ fn a_call_that_is_denied_ends_with_the_note_and_runs_nothing() {
     assert_eq!(record["decisions"][1]["behavior"], "deny");
     place.run(&["approvals", "approve", &id]).exits(3);
     assert!(place.lines().is_empty());
+}
+
+#[test]
+fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_asks() {
+    let place = Place::new();
+    let ended_call = |line: &str| {
+        let (child, id) = place.waiting(line, &["--record"]);
+        place.run(&["approvals", "deny", &id]).exits(0);
+        ended(child).exits(3);
+        id
+    };
+    let (old, young) = (ended_call("old"), ended_call("young"));
+    let store = rusqlite::Connection::open(place.home.join("journal/journal.db")).unwrap();
+    let day = 24 * 60 * 60 * 1_000_i64;
+    for (id, days) in [(&old, 98), (&young, 82)] {
+        let earlier =
+            "UPDATE approvals SET asked_at = asked_at - ?2, expires_at = expires_at - ?2 WHERE invocation = ?1";
+        assert_eq!(store.execute(earlier, rusqlite::params![id, days * day]).unwrap(), 1);
+    }
+    let (child, open) = place.waiting("open", &[]);
+    kill(child);
+    let mut left: Vec<String> = place.list(&["--all"]).into_iter().map(|(id, _)| id).collect();
+    left.sort();
+    assert_eq!(left, [young, open]);
+    for table in ["decisions", "mutations", "hook_runs", "events", "results", "approvals"] {
+        let count = format!("SELECT count(*) FROM {table} WHERE invocation = ?1");
+        assert_eq!(store.query_row(&count, [&old], |row| row.get::<_, i64>(0)).unwrap(), 0, "{table}");
+    }
+    place.run(&["approvals", "approve", &old]).exits(2);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     LONG_MS, PATIENCE, Place, TOOLS, begin, cancel, get, invocation, tasks, tasks_and_forms, until, update, yes,
 };
-use crate::support::{Client, OLD, fixture};
+use crate::support::{Client, OLD, Web, fixture, frame};
 
 /// Waits until `is_so`.
 #[track_caller]
@@ -282,6 +282,75 @@ fn a_flood_of_cancellations_of_nothing_does_not_fill_the_log() {
     let told = told();
     assert_eq!(told.lines().count(), 1_000);
     assert!(told.len() < 2 << 20, "{} bytes", told.len());
+}
+
+/// A server over HTTP with the tools of these tests.
+fn served(place: &Place) -> Web {
+    Web::run(place.toolcell(place.arguments(&["serve", "--listen=127.0.0.1:0"], &TOOLS)))
+}
+
+#[test]
+fn a_cancellation_over_http_of_what_is_answered_or_never_was_is_on_record() {
+    let place = Place::new();
+    let web = served(&place);
+    let session = web.session(json!({}));
+    let answer = web.call(&session, "hold", json!({ "ms": 1 }));
+    assert_eq!(answer["id"], 1, "{answer:#}");
+    let cancel = |more: &[(&str, &str)], id: Value| {
+        let told = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        web.request("POST /mcp", more, &told.to_string()).status
+    };
+    let ids = || -> Vec<String> {
+        let failed = failed_cancellations(&place);
+        assert!(failed.iter().all(|data| data["reason"] == "unknown_invocation"), "{failed:#?}");
+        failed.iter().map(|data| data["native_call_id"].as_str().unwrap().to_owned()).collect()
+    };
+    // The server may notice later that the client has the whole answer.
+    wait("the answered request is on record", || {
+        assert_eq!(cancel(&web.in_session(&session), json!(1)), 202);
+        ids().contains(&"1".to_owned())
+    });
+    cancel(&web.in_session(&session), json!("never was"));
+    cancel(&[("MCP-Protocol-Version", "2026-07-28")], json!("nor was this"));
+    wait("the others are on record", || {
+        ["never was", "nor was this"].iter().all(|id| ids().iter().any(|told| told == id))
+    });
+}
+
+#[test]
+fn a_request_over_http_that_is_canceled_twice_was_canceled_once_in_vain() {
+    let place = Place::new();
+    let web = served(&place);
+    let session = web.session(json!({}));
+    let call = json!({ "name": "hold", "arguments": { "ms": 600_000 }, "_meta": { "progressToken": 1 } });
+    let _coming = web.begin("POST /mcp", &web.changed(&web.in_session(&session)), &frame(json!(7), "tools/call", call));
+    wait("the call runs", || place.run(&["calls", "--json"]).exits(0).stdout.contains("running"));
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    for _ in 0..2 {
+        assert_eq!(web.request("POST /mcp", &web.in_session(&session), &cancel.to_string()).status, 202);
+    }
+    wait("the second one is on record", || !failed_cancellations(&place).is_empty());
+    assert_eq!(failed_cancellations(&place).len(), 1);
+    wait("the call ends", || place.run(&["calls", "--json"]).exits(0).stdout.contains("canceled"));
+}
+
+/// Without sessions, each request is handled by itself.
+#[test]
+fn a_flood_of_cancellations_over_http_does_not_fill_the_log() {
+    let place = Place::new();
+    let web = served(&place);
+    let call = json!({ "name": "hold", "arguments": { "ms": LONG_MS } });
+    let task = web.stateless("tools/call", call, tasks()).answer()["result"]["taskId"].clone();
+    let ended = || web.stateless("tasks/get", json!({ "taskId": task }), tasks()).answer()["result"].clone();
+    wait("the task ends", || ended()["status"] == "completed");
+    for id in 0..1_020 {
+        let refused = web.stateless("tasks/cancel", json!({ "taskId": format!("never-{id}") }), tasks()).answer();
+        assert_eq!(refused["error"]["code"], -32602, "{refused:#}");
+    }
+    // One of a task that has ended is in vain too.
+    let told = web.stateless("tasks/cancel", json!({ "taskId": task }), tasks()).answer();
+    assert!(told.get("error").is_none(), "{told:#}");
+    assert_eq!(failed_cancellations(&place).len(), 1_000);
 }
 
 /// Begins so many calls at once, all of which become tasks.

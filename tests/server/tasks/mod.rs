@@ -371,6 +371,24 @@ fn a_call_that_ends_with_its_process_has_failed() {
     }
 }
 
+/// Only its own process knows the question, and what the tool did before it.
+#[test]
+fn a_call_whose_tool_asks_its_user_ends_with_its_process() {
+    for killed in [false, true] {
+        let place = Place::new();
+        let mut client = place.new_client(tasks_and_forms());
+        let task = begin(&mut client, "ask", json!({ "rounds": [[question("a")]], "ms": LONG_MS }));
+        until(&mut client, &task, "input_required");
+        end(client, killed);
+        let mut later = place.new_client(tasks_and_forms());
+        let failed = until(&mut later, &task, "failed");
+        assert_eq!(failed["error"]["data"]["toolcell/error"]["class"], "canceled", "{failed:#}");
+        // An answer that comes too late changes nothing.
+        update(&mut later, &task, json!({ "a": accept(json!({ "name": "Ada" })) }));
+        assert_eq!(get(&mut later, &task)["status"], "failed");
+    }
+}
+
 #[test]
 fn a_call_that_waits_for_an_approval_goes_on_in_a_later_process() {
     for killed in [false, true] {

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use data_encoding::HEXLOWER;
@@ -14,6 +15,8 @@ use super::drafts;
 
 /// Size of the chunks in which a payload is copied, in bytes.
 const COPY_BYTES: usize = 256 << 10;
+/// Time between two looks for old payloads: each reads the whole folder.
+const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Payloads on disk, each in a file named by the SHA-256 of its bytes.
 #[derive(Clone, Debug)]
@@ -76,22 +79,56 @@ impl PayloadStore {
         STORE.run(copy).await?
     }
 
-    /// Removes the drafts of artifacts that a killed process left behind.
-    pub fn sweep(&self) {
+    /// Removes the drafts of artifacts that a killed process left behind, and once a day the payloads that no call of the
+    /// last `age_max` had.
+    pub fn sweep(&self, age_max: Duration) {
         drafts::sweep(&self.dir);
+        if self.is_due() {
+            self.remove_older(age_max);
+        }
+    }
+
+    /// Whether it is time to look for old payloads; then the next look is a day later.
+    fn is_due(&self) -> bool {
+        if !self.dir.is_dir() {
+            return false;
+        }
+        // Beside the folder, which has payloads only.
+        let looked = self.dir.with_extension("swept");
+        let at = fs::metadata(&looked).and_then(|metadata| metadata.modified());
+        if at.is_ok_and(|at| is_age(at, |age| age < SWEEP_EVERY)) {
+            return false;
+        }
+        private::open_or_create(&looked).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+    }
+
+    fn remove_older(&self, age_max: Duration) {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            // A killed process leaves the beginning of a payload, under a name with a dot.
+            let is_ours = name.to_str().is_some_and(|name| is_name(name) || name.starts_with(".tmp"));
+            let is_old = |at: SystemTime| is_age(at, |age| age > age_max);
+            let file = entry.metadata().ok().filter(fs::Metadata::is_file);
+            if is_ours && file.is_some_and(|file| file.modified().is_ok_and(is_old)) {
+                // A reader that has it open keeps it.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// The file of the payload `sha256:<hex>`.
     fn path(&self, digest: &str) -> anyhow::Result<PathBuf> {
-        let name =
-            digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        let name = digest.strip_prefix("sha256:").filter(|hex| is_name(hex));
         Ok(self.dir.join(name.context("not a digest of a payload")?))
     }
 
     fn write(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
         let digest = digest(bytes);
         let path = self.dir.join(digest.trim_start_matches("sha256:"));
-        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
+        // It stays as long as the last call that has it.
+        let renewed = || fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now())).is_ok();
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) && renewed() {
             return Ok(reference(digest, bytes, media_type));
         }
         private::create_dir(&self.dir).with_context(|| format!("cannot create the folder {}", self.dir.display()))?;
@@ -108,6 +145,16 @@ impl PayloadStore {
     }
 }
 
+/// Whether `name` can be that of a payload: the SHA-256 of its bytes.
+fn is_name(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether the age of what was written `at` is such. A time in the future has no age: the clock was set back since.
+fn is_age(at: SystemTime, is_such: impl FnOnce(Duration) -> bool) -> bool {
+    SystemTime::now().duration_since(at).is_ok_and(is_such)
+}
+
 fn open(path: &Path) -> anyhow::Result<fs::File> {
     fs::File::open(path).context("cannot open a payload")
 }
@@ -118,5 +165,49 @@ fn reference(digest: String, bytes: &[u8], media_type: &str) -> PersistedRef {
         digest,
         media_type: media_type.to_owned(),
         size_bytes: bytes.len() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+    fn written(path: &Path, ago: Duration) {
+        fs::File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - ago).unwrap();
+    }
+
+    #[test]
+    fn a_payload_stays_as_long_as_the_last_call_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PayloadStore::new(folder.path().join("payloads"));
+        store.sweep(AGE);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
+        let [old, young, renewed] = ["old", "young", "renewed"].map(|text| {
+            let reference = store.write(text.as_bytes(), "text/plain").unwrap();
+            store.path(&reference.digest).unwrap()
+        });
+        let (begun, other) = (store.dir().join(".tmpabc"), store.dir().join("other"));
+        for path in [&begun, &other] {
+            fs::write(path, "x").unwrap();
+        }
+        for path in [&old, &renewed, &begun, &other] {
+            written(path, AGE + SWEEP_EVERY);
+        }
+        written(&young, AGE - SWEEP_EVERY);
+        store.write(b"renewed", "text/plain").unwrap();
+        store.sweep(AGE);
+        let are_there = || [&old, &young, &renewed, &begun, &other].map(|path| path.exists());
+        assert_eq!(are_there(), [false, true, true, false, true]);
+        // The next look is a day later, whatever the clock does.
+        written(&young, AGE + SWEEP_EVERY);
+        store.sweep(AGE);
+        assert!(young.exists());
+        let future = SystemTime::now() + SWEEP_EVERY;
+        let looked = fs::File::options().write(true).open(folder.path().join("payloads.swept")).unwrap();
+        looked.set_modified(future).unwrap();
+        store.sweep(AGE);
+        assert_eq!(are_there(), [false, false, true, false, true]);
     }
 }

@@ -14,13 +14,15 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use rmcp::model::RequestId;
+use rmcp::model::{CancelledNotificationParam, RequestId};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::budget::{Budget, Lease};
+use crate::frames::NotPending;
 use crate::http::problem::Problem;
 use crate::loads::Loads;
 use crate::otc::Worker;
@@ -28,6 +30,7 @@ use crate::outline::{ARRAY, Outline, is_array};
 use crate::payloads::ReadablePayloads;
 use crate::sent::{Sent, weight};
 use crate::session::{Identity, Session};
+use crate::vain_cancels::VainCancels;
 use crate::{ARGUMENT_BYTES_MAX, Gone, Server};
 
 use super::api::{Api, Dialects, Principal};
@@ -82,6 +85,7 @@ struct Door {
     /// The budgets for request bodies, and for the arguments in them.
     bodies: Budget,
     arguments: Budget,
+    vain_cancels: Arc<VainCancels>,
 }
 
 /// An extension of a request that keeps its id claimed while it is handled.
@@ -166,16 +170,19 @@ impl Routes {
                 .with_max_request_body_bytes(BODY_BYTES_MAX)
                 .with_cancellation_token(close.clone());
             let (server, shelf) = (Arc::clone(server), Arc::<ReadablePayloads>::default());
-            let loads = Arc::<Loads>::default();
+            let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
+            let cancels_of_door = Arc::clone(&vain_cancels);
             let (name, arguments_of_api) = (Arc::clone(&principal), arguments.clone());
             of_api.push(Principal { name, loads: Arc::clone(&loads), arguments: arguments_of_api });
             let session = move || {
                 let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
                 let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));
-                let identity = Identity { actor, owner, lasts: false, shelf, loads };
+                let vain_cancels = Arc::clone(&vain_cancels);
+                let identity = Identity { actor, owner, lasts: false, shelf, loads, vain_cancels };
                 Ok(Session::new(Arc::clone(&server), identity))
             };
-            Door { mcp: StreamableHttpService::new(session, sessions.manager(), config), sessions, bodies, arguments }
+            let mcp = StreamableHttpService::new(session, sessions.manager(), config);
+            Door { mcp, sessions, bodies, arguments, vain_cancels: cancels_of_door }
         };
         let bodies_of_others = bodies.split_off(callers);
         let doors = principals.into_iter().zip(bodies).zip(arguments).map(door).collect();
@@ -300,12 +307,23 @@ impl Routes {
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
-        let mut claim = None;
+        let (mut claim, has_id) = (None, request_id.is_some());
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
             let taken = || rpc_error(Some(&id), "this id is that of a request that still runs: take another one");
             let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
             let claimed = claim.insert(Arc::new(claimed));
             head.extensions.insert(Claimed { _claim: Arc::clone(claimed) });
+        }
+        if !has_id && let Some(id) = canceled(&head, &body) {
+            match &in_use {
+                Some(in_use) if door.sessions.cancel(in_use, &id) => {}
+                Some(_) => _ = head.extensions.insert(NotPending),
+                // Without a session, a client ends the connection of a request instead: rmcp ignores the notification.
+                None if !head.headers.contains_key(SESSION_HEADER) => {
+                    door.vain_cancels.tell(&self.server.offering().host, &id.to_string(), None).await;
+                }
+                None => {}
+            }
         }
         let response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
         if in_use.is_none() {
@@ -394,6 +412,17 @@ async fn named(headers: &HeaderMap, sessions: &Arc<Sessions>) -> Option<InUse> {
 fn opens_session(head: &Parts, body: &[u8]) -> bool {
     let opens = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("initialize"));
     head.method == Method::POST && !head.headers.contains_key(SESSION_HEADER) && opens()
+}
+
+/// The id of the request that a notification cancels; `None` if `body` is not such a notification.
+fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Notification {
+        params: CancelledNotificationParam,
+    }
+    let cancels = || matches!(Outline::of(body), Ok(Some(outline)) if outline.is("notifications/cancelled"));
+    let notification = || serde_json::from_slice::<Notification>(body).ok()?.params.request_id;
+    (head.method == Method::POST && cancels()).then(notification)?
 }
 
 fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ pub(super) struct Sessions {
 struct Use {
     /// The number of requests whose response is not complete.
     open: usize,
-    /// The ids of requests that are still being handled or answered.
-    ids: HashSet<RequestId>,
+    /// The ids of requests that are still being handled or answered, and whether the client canceled them.
+    ids: HashMap<RequestId, bool>,
     /// When the last request ended.
     since: Instant,
 }
@@ -67,8 +67,22 @@ impl Sessions {
     /// Claims `id` for one request of the session. `None` if a running request has the same id.
     pub(super) fn claim(self: &Arc<Self>, in_use: &InUse, id: RequestId) -> Option<Claim> {
         let session = Arc::clone(&in_use.id);
-        let free = self.uses().get_mut(&session)?.ids.insert(id.clone()) || !guard!("request_ids");
-        free.then(|| Claim { sessions: Arc::clone(self), session, id })
+        let is_free = {
+            let mut uses = self.uses();
+            let ids = &mut uses.get_mut(&session)?.ids;
+            let is_new = !ids.contains_key(&id);
+            ids.entry(id.clone()).or_insert(false);
+            is_new || !guard!("request_ids")
+        };
+        is_free.then(|| Claim { sessions: Arc::clone(self), session, id })
+    }
+
+    /// Notes that the client canceled the request `id` of the session. Returns whether there is such a request, and it was
+    /// not canceled before.
+    pub(super) fn cancel(&self, in_use: &InUse, id: &RequestId) -> bool {
+        let mut uses = self.uses();
+        let is_canceled = uses.get_mut(&in_use.id).and_then(|used| used.ids.get_mut(id));
+        is_canceled.is_some_and(|is_canceled| !std::mem::replace(is_canceled, true))
     }
 
     /// Ends sessions that have been idle for `idle`, until `close` is canceled.
@@ -105,7 +119,7 @@ impl Sessions {
 
 impl Use {
     fn new() -> Self {
-        Self { open: 0, ids: HashSet::new(), since: Instant::now() }
+        Self { open: 0, ids: HashMap::new(), since: Instant::now() }
     }
 }
 

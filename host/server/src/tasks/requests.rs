@@ -1,6 +1,7 @@
 //! `tasks/get`, `tasks/update` and `tasks/cancel`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
@@ -223,6 +224,10 @@ impl Session {
             }
             _ => false,
         };
+        let is_over = matches!(stored, Stored::Ended(_)) || tasks.has_ended(id);
+        if is_over && !self.identity.vain_cancels.admits(Instant::now()) {
+            return Ok(());
+        }
         // It may have come to this process meanwhile.
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());

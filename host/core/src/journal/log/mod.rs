@@ -331,15 +331,21 @@ impl CallLog {
         Segment::take(&self.0.dir, key).map_err(|error| self.failed("write", &error))
     }
 
-    /// Removes what is too old or too much, and writes down in `current` what was removed.
+    /// Removes what is too old or too much. Writes down in `current` what is removed, before it is: a process that is killed
+    /// in between must not leave a gap that looks like a forgery.
     fn prune(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
         let failed = |error: std::io::Error| self.failed("write", &error);
-        let removed = segment::prune(&self.0.dir, &self.0.settings).map_err(failed)?;
-        if removed.is_empty() {
+        let surplus = segment::surplus(&self.0.dir, &self.0.settings).map_err(failed)?;
+        if surplus.is_empty() {
             return Ok(());
         }
+        let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
+        let removed = verify::with_earlier(&self.0.dir, key, &numbers).map_err(failed)?;
         let removed = json!({ "removed_segments": removed }).to_string();
-        current.append(key, Kind::Pruned, line::NO_CALL, &removed).map_err(failed)
+        let written = current.append(key, Kind::Pruned, line::NO_CALL, &removed);
+        surplus.into_iter().try_for_each(segment::Surplus::remove).map_err(failed)?;
+        // A full disk has room for the line once they are gone.
+        written.or_else(|_| current.append(key, Kind::Pruned, line::NO_CALL, &removed)).map_err(failed)
     }
 
     fn key(&self) -> Result<Key, LogError> {

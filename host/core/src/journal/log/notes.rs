@@ -164,9 +164,10 @@ fn followed_file(dir: &Path) -> PathBuf {
     dir.join(FOLLOWED)
 }
 
+/// A time in the future is that of a clock that was set back since: a follower that lives says so again.
 fn was_touched(file: &Path) -> bool {
     let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|at| SystemTime::now().duration_since(at).unwrap_or_default() < FOLLOWED_FOR)
+    modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < FOLLOWED_FOR))
 }
 
 /// Says that the log in `dir` is followed, to the processes that write it. Holds for a few seconds, so that a follower that
@@ -174,4 +175,27 @@ fn was_touched(file: &Path) -> bool {
 pub(super) fn follow(dir: &Path) -> io::Result<()> {
     private::create_dir(dir)?;
     private::open_or_create(&followed_file(dir))?.set_times(FileTimes::new().set_modified(SystemTime::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, FileTimes};
+    use std::time::{Duration, SystemTime};
+
+    use super::{FOLLOWED_FOR, follow, followed_file, was_touched};
+
+    #[test]
+    fn a_log_is_followed_for_a_while_whatever_the_clock_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = followed_file(folder.path());
+        assert!(!was_touched(&file));
+        follow(folder.path()).unwrap();
+        assert!(was_touched(&file));
+        let now = SystemTime::now();
+        for other in [now - FOLLOWED_FOR, now + Duration::from_secs(3_600)] {
+            let times = FileTimes::new().set_modified(other);
+            File::options().write(true).open(&file).unwrap().set_times(times).unwrap();
+            assert!(!was_touched(&file), "{other:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -22,6 +22,10 @@ use super::{Key, LogSettings, orphan};
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
 const RESERVE_BYTES: u64 = 1 << 20;
+/// Maximum number of segments that are removed at once: a call waits while they are read for what has to be kept of them.
+const SURPLUS_MAX: usize = 16;
+/// Size of a read, in bytes.
+const READ_BYTES: usize = 256 << 10;
 /// Mode of a full segment that its process left without open calls. Nothing is ever added to it.
 const CLOSED_MODE: u32 = 0o400;
 /// Maximum length of a line, in bytes; a record is bounded by the limits on input and output.
@@ -217,38 +221,55 @@ struct Open {
 
 impl Found {
     fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        let mut reader = file;
-        reader.seek(SeekFrom::Start(0))?;
-        reader.take(SEGMENT_BYTES + LINE_BYTES_MAX).read_to_end(&mut bytes)?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let torn = (bytes.len() - whole) as u64;
-        let mut open: HashMap<&str, (usize, &str)> = HashMap::new();
-        let mut notes: HashMap<&str, Vec<&str>> = HashMap::new();
-        let mut chain = line::beginning(key, number);
-        for (at, line) in bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').enumerate() {
+        let mut open: HashMap<String, (usize, String)> = HashMap::new();
+        let mut notes: HashMap<String, Vec<String>> = HashMap::new();
+        let (mut chain, mut at) = (line::beginning(key, number), 0);
+        let (bytes, torn) = each_line(file, |line| {
+            at += 1;
             // A damaged line is the affair of `verify`.
-            let Some(line) = Line::read(line) else { continue };
+            let Some(line) = Line::read(line) else { return };
             chain = line.chain;
+            let id = line.id;
             match line.kind {
-                Kind::Started => _ = open.insert(line.id, (at, line.payload)),
-                Kind::Noted => notes.entry(line.id).or_default().push(line.payload),
+                Kind::Started => _ = open.insert(id.to_owned(), (at, line.payload.to_owned())),
+                Kind::Noted => notes.entry(id.to_owned()).or_default().push(line.payload.to_owned()),
                 Kind::Ended | Kind::Dropped => {
-                    open.remove(line.id);
-                    notes.remove(line.id);
+                    open.remove(id);
+                    notes.remove(id);
                 }
                 Kind::Opened | Kind::Repaired | Kind::Pruned => {}
             }
-        }
+        })?;
         let mut open: Vec<_> = open.into_iter().collect();
         open.sort_unstable_by_key(|(_, (at, _))| *at);
-        let open = open.into_iter().map(|(id, (_, started))| Open {
-            id: id.to_owned(),
-            started: started.to_owned(),
-            notes: notes.remove(id).unwrap_or_default().into_iter().map(str::to_owned).collect(),
+        let open = open.into_iter().map(|(id, (_, started))| {
+            let notes = notes.remove(&id).unwrap_or_default();
+            Open { id, started, notes }
         });
         let open = open.collect();
-        Ok(Self { chain, bytes: whole as u64, torn, open })
+        Ok(Self { chain, bytes, torn, open })
+    }
+}
+
+/// Gives `each` the lines of a segment, without their line breaks. Returns the bytes of whole lines, and those after the
+/// last line break. One line at a time, because the ends of many calls can make a full segment far larger.
+fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, file);
+    let (mut line, mut whole, mut torn) = (Vec::new(), 0, 0);
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+        torn += read;
+        match line.strip_suffix(b"\n") {
+            Some(line) => {
+                whole += std::mem::take(&mut torn);
+                each(line);
+            }
+            None if read == 0 => return Ok((whole, torn)),
+            // The last line, or a part of one that is longer than any that was written.
+            None => {}
+        }
     }
 }
 
@@ -259,47 +280,61 @@ pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<Stri
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut bytes = Vec::new();
-    file.take(SEGMENT_BYTES + LINE_BYTES_MAX).read_to_end(&mut bytes)?;
-    let lines = bytes.split(|byte| *byte == b'\n').filter_map(Line::read);
-    let notes = lines.filter(|line| line.kind == Kind::Noted && line.id == id);
-    Ok(notes.map(|line| line.payload.to_owned()).collect())
+    let mut notes = Vec::new();
+    each_line(&file, |line| {
+        let line = Line::read(line).filter(|line| line.kind == Kind::Noted && line.id == id);
+        notes.extend(line.map(|line| line.payload.to_owned()));
+    })?;
+    Ok(notes)
 }
 
-/// Removes the oldest segments while all of them are larger than the log may be, and those that are too old. A segment
-/// that a process writes stays. Returns the numbers of all segments that were ever removed; empty if none was now.
-pub(super) fn prune(dir: &Path, settings: &LogSettings) -> io::Result<Vec<u64>> {
+/// A segment that the log has to lose. No process writes it while this lives.
+pub(super) struct Surplus {
+    pub(super) number: u64,
+    path: PathBuf,
+    // Closing the file releases the lock.
+    _file: File,
+}
+
+impl Surplus {
+    pub(super) fn remove(self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            // Another process removed it between its being opened and locked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// The first segments that are too old, or the oldest ones while all of them are larger than the log may be. A segment that
+/// a process writes stays. More than [`SURPLUS_MAX`] go later.
+pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surplus>> {
     let mut segments = Vec::new();
     for number in numbers(dir)? {
         let Ok(metadata) = fs::metadata(path(dir, number)) else { continue };
         segments.push((number, metadata.len(), metadata.modified()?));
     }
     let mut total: u64 = segments.iter().map(|(_, bytes, _)| bytes).sum();
-    let last = segments.last().map_or(0, |(number, ..)| *number);
     let now = SystemTime::now();
-    let mut kept = Vec::new();
-    let all = segments.len();
+    let mut surplus = Vec::new();
     for (number, bytes, modified) in segments {
         let age = now.duration_since(modified).unwrap_or_default();
         let is_over = total > settings.bytes_max || age > settings.age_max;
-        if is_over && is_removed(&path(dir, number))? {
+        if is_over
+            && surplus.len() < SURPLUS_MAX
+            && let Some(found) = unwritten(number, path(dir, number))
+        {
             total -= bytes;
-        } else {
-            kept.push(number);
+            surplus.push(found);
         }
     }
-    match kept.len() < all {
-        true => Ok((1..last).filter(|number| kept.binary_search(number).is_err()).collect()),
-        false => Ok(Vec::new()),
-    }
+    Ok(surplus)
 }
 
-/// Removes the segment at `path`, unless a living process writes it.
-fn is_removed(path: &Path) -> io::Result<bool> {
+/// Takes the segment at `path`, unless a living process writes it.
+fn unwritten(number: u64, path: PathBuf) -> Option<Surplus> {
     // One that is closed can only be read.
-    let Ok(file) = File::options().write(true).open(path).or_else(|_| File::open(path)) else { return Ok(false) };
-    match file.try_lock() {
-        Ok(()) => fs::remove_file(path).map(|()| true),
-        Err(_) => Ok(false),
-    }
+    let file = File::options().write(true).open(&path).or_else(|_| File::open(&path)).ok()?;
+    file.try_lock().ok()?;
+    Some(Surplus { number, path, _file: file })
 }

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,6 +110,74 @@ async fn the_oldest_segments_go_when_the_log_is_too_large_and_no_other_may_be_mi
     remove(&dir, kept[kept.len() - 2]);
     let damage = log(&folder, small).verify().unwrap().unwrap_err();
     assert_eq!(damage.what, "the file was removed");
+}
+
+#[tokio::test]
+async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("calls");
+    let small = LogSettings { bytes_max: 14 << 20, ..LogSettings::default() };
+    let writer = log(&folder, small);
+    let mut call = large("a");
+    for _ in 0..9 {
+        run_through(&writer, &mut call).await;
+    }
+    assert_eq!(files(&folder), [1, 2, 3]);
+    remove(&dir, 2);
+    // Until the segments that told of the first removals are removed too.
+    for _ in 0..32 {
+        run_through(&writer, &mut call).await;
+    }
+    let kept = files(&folder);
+    assert!(kept[0] > 5, "{kept:?}");
+    let damage = writer.verify().unwrap().unwrap_err();
+    assert_eq!((damage.file, damage.what), (segment::name(2), "the file was removed"));
+}
+
+#[tokio::test]
+async fn the_removal_of_the_last_segment_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    start(&one, "a").await;
+    start(&two, "b").await;
+    assert_eq!(statuses(&one).len(), 2);
+    drop((one, two));
+    remove(&folder.path().join("calls"), 2);
+    let damage = log(&folder, LogSettings::default()).verify().unwrap().unwrap_err();
+    assert_eq!((damage.file, damage.what), (segment::name(2), "the file was removed"));
+}
+
+/// The ends of many calls can make a segment larger than what is read of it at once.
+#[tokio::test]
+async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = segment::path(&folder.path().join("calls"), 1);
+    let writer = log(&folder, LogSettings::default());
+    let call = running("a");
+    writer.started(&call, false, false).await.unwrap();
+    writer.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
+    drop(writer);
+    let lines = fs::read(&path).unwrap();
+    let (start, end) = lines.split_at(lines[..lines.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let mut at = start.len() as u64;
+    file.set_len(at).unwrap();
+    while at < segment::LINE_BYTES_MAX + (8 << 20) {
+        at += 16 << 20;
+        // The hole before it takes no space on the disk.
+        file.write_all_at(b"\n", at - 1).unwrap();
+    }
+    file.write_all_at(end, at).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    drop(file);
+    start_again(&folder).await;
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+}
+
+/// A call of another process, which takes over what the last one left.
+async fn start_again(folder: &TempDir) {
+    start(&log(folder, LogSettings::default()), "b").await;
+    assert_eq!(files(folder), [1, 2]);
 }
 
 #[tokio::test]

@@ -9,6 +9,9 @@ use super::line::{self, Kind, Line};
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Key, LogError};
 
+/// The damage of a segment that is not there.
+const REMOVED: &str = "the file was removed";
+
 /// What [`CallLog::verify`] read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
@@ -37,6 +40,14 @@ impl CallLog {
     ///
     /// The log cannot be read. Damage is a value, in the inner result.
     pub fn verify(&self) -> Result<Result<Verified, Damage>, LogError> {
+        match self.verify_all()? {
+            // Another process may have removed it meanwhile, and written that down in a segment that was read before.
+            Err(damage) if damage.what == REMOVED => self.verify_all(),
+            verified => Ok(verified),
+        }
+    }
+
+    fn verify_all(&self) -> Result<Result<Verified, Damage>, LogError> {
         let mut verified = Verified::default();
         if !self.dir().is_dir() {
             return Ok(Ok(verified));
@@ -44,22 +55,24 @@ impl CallLog {
         let key = self.key()?;
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
-        let mut removed = Vec::new();
+        let (mut removed, mut gone) = (Vec::new(), Vec::new());
         for number in &numbers {
             let seen = seen.iter().find(|seen| seen.number == *number);
             let mut checking = Checking { key: &key, seen, verified: &mut verified, removed: &mut removed };
-            let checked = checking.segment(self.dir(), *number).map_err(|error| self.failed("read", &error))?;
-            if let Err(damage) = checked {
-                return Ok(Err(damage));
+            match checking.segment(self.dir(), *number) {
+                Ok(Ok(())) => {}
+                Ok(Err(damage)) => return Ok(Err(damage)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => gone.push(*number),
+                Err(error) => return Err(self.failed("read", &error)),
             }
         }
         let last = numbers.last().copied().unwrap_or_default();
-        let is_gone = |number: &u64| numbers.binary_search(number).is_err() && !removed.contains(number);
-        match (1..last).find(is_gone) {
+        let is_gone = |number: &u64| numbers.binary_search(number).is_err() || gone.contains(number);
+        // Of the last segments, the index alone knows that they were there.
+        let mut known = (1..last).chain(seen.iter().map(|seen| seen.number)).chain(gone.iter().copied());
+        match known.find(|number| is_gone(number) && !removed.contains(number)) {
             None => Ok(Ok(verified)),
-            Some(number) => {
-                Ok(Err(Damage { file: segment::name(number), line: 1, call: None, what: "the file was removed" }))
-            }
+            Some(number) => Ok(Err(Damage { file: segment::name(number), line: 1, call: None, what: REMOVED })),
         }
     }
 
@@ -76,6 +89,24 @@ impl CallLog {
 #[derive(Deserialize)]
 struct Pruned {
     removed_segments: Vec<u64>,
+}
+
+/// The segments `numbers`, which are about to be removed, with those that they say were removed before. Otherwise nothing
+/// would say so any more. What is not as it was written says nothing.
+pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<Vec<u64>> {
+    let (mut verified, mut removed) = (Verified::default(), numbers.to_vec());
+    for number in numbers {
+        let mut checking = Checking { key, seen: None, verified: &mut verified, removed: &mut removed };
+        match checking.segment(dir, *number) {
+            // Another process removes surplus segments too.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Damage ends the reading; the lines before it count.
+            read => drop(read?),
+        }
+    }
+    removed.sort_unstable();
+    removed.dedup();
+    Ok(removed)
 }
 
 struct Checking<'a> {

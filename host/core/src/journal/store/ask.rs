@@ -4,6 +4,7 @@ use crate::record::{
     Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook, ToolInvocation,
 };
 
+use super::retention::forget_old;
 use super::{Store, StoreError, entry};
 
 /// Maximum number of waiting calls: with more, a caller only tires the approver.
@@ -39,6 +40,7 @@ impl Store {
     /// Stores a call that waits for an approval. When this returns, it is on disk.
     pub fn ask(&mut self, asking: &Asking) -> Result<(), StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        forget_old(&transaction, asking.approval.asked_at, self.age_max)?;
         let now = asking.approval.asked_at.unix_millis();
         let waiting: u32 = transaction.query_row(
             "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ?1",

@@ -9,14 +9,17 @@ mod ask;
 mod entry;
 mod hold;
 mod read;
+mod retention;
 mod schema;
 mod session;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
+use crate::journal::LOG_AGE;
 use crate::pool::STORE;
 use crate::record::{ErrorClass, Refusal};
 use crate::secret::SealingKey;
@@ -90,6 +93,7 @@ pub struct Journal(Arc<Inner>);
 struct Inner {
     dir: PathBuf,
     key_file: PathBuf,
+    age_max: Duration,
     store: Mutex<Option<Store>>,
 }
 
@@ -97,7 +101,13 @@ impl Journal {
     /// A journal in the folder `dir`; the key in `key_file` seals what would run. Both are created when the first call
     /// is stored.
     pub fn new(dir: PathBuf, key_file: PathBuf) -> Self {
-        Self(Arc::new(Inner { dir, key_file, store: Mutex::new(None) }))
+        Self::keeping(dir, key_file, LOG_AGE)
+    }
+
+    /// The same; calls whose approvals ended longer ago than `age_max` are removed. They stay for at least as long as a
+    /// question can be open, which is seven days.
+    pub fn keeping(dir: PathBuf, key_file: PathBuf, age_max: Duration) -> Self {
+        Self(Arc::new(Inner { dir, key_file, age_max, store: Mutex::new(None) }))
     }
 
     pub fn dir(&self) -> &Path {
@@ -122,7 +132,8 @@ impl Journal {
     fn open(&self) -> Result<Store, StoreError> {
         let connection = schema::open(&self.0.dir)?;
         let key = SealingKey::read_or_make(&self.0.key_file);
-        Ok(Store { connection, key: key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))? })
+        let key = key.map_err(|error| StoreError::Unavailable(format!("{error:#}")))?;
+        Ok(Store { connection, key, age_max: self.0.age_max })
     }
 
     /// Runs `work` on the store, on a thread for the host's own store.
@@ -145,4 +156,6 @@ pub struct Store {
     connection: Connection,
     /// Seals what would run, and what was answered.
     key: SealingKey,
+    /// How long a call stays after its approval ended.
+    age_max: Duration,
 }

@@ -1,0 +1,62 @@
+//! Cancellations of requests and tasks that have ended, or never were: on record, and bounded, because the client chooses how
+//! many it sends, and each becomes two lines of the log.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use toolcell::Host;
+
+/// Maximum number of such cancellations of one caller on record in each [`WINDOW`].
+const CANCELS_MAX: u32 = 1_000;
+const WINDOW: Duration = Duration::from_secs(3_600);
+/// Maximum characters of the id of such a request on record.
+const ID_CHARS_MAX: usize = 128;
+
+/// The cancellations in vain of one caller: of all its connections and sessions.
+#[derive(Debug, Default)]
+pub(super) struct VainCancels(Mutex<Window>);
+
+#[derive(Debug, Default)]
+struct Window {
+    /// `None` before the first cancellation.
+    began: Option<Instant>,
+    told: u32,
+}
+
+impl VainCancels {
+    /// Puts on record that the client canceled a request or a task that there is not, and that has the client's `id`.
+    pub(super) async fn tell(&self, host: &Host, id: &str, session: Option<String>) {
+        if self.admits(Instant::now()) {
+            let id: String = id.chars().take(ID_CHARS_MAX).collect();
+            host.announce_unknown_cancel(&id, session).await;
+        }
+    }
+
+    /// Counts one more cancellation. Returns whether it is put on record.
+    pub(super) fn admits(&self, now: Instant) -> bool {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if window.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
+            *window = Window { began: Some(now), told: 0 };
+        }
+        let admits = window.told < CANCELS_MAX || !guard!("unknown_cancels");
+        window.told = window.told.saturating_add(1);
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{CANCELS_MAX, VainCancels, WINDOW};
+
+    #[test]
+    fn a_caller_has_so_many_in_each_hour() {
+        let (cancels, now) = (VainCancels::default(), Instant::now());
+        for _ in 0..CANCELS_MAX {
+            assert!(cancels.admits(now));
+        }
+        assert!(!cancels.admits(now) && !cancels.admits(now + WINDOW / 2));
+        assert!(cancels.admits(now + WINDOW));
+    }
+}
