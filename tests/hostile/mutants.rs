@@ -57,6 +57,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("denied_names", &[], &["cli::links::a_link_that_is_closed"]),
     ("path_bytes", &[], &["sandbox::denials::a_path_that_the_kernel_would_not_take"]),
     ("denied_links", &[], &["cli::links::a_denial_that_leads"]),
+    ("chosen_folder", &[], &["cli::bundle::the_folder_that_a_user_chose"]),
     ("grant_links", &[], &["cli::links::a_tool_that_puts_a_link"]),
     ("project_links", &[], &["cli::links::a_trusted_project_that_puts_a_link"]),
     ("trusted_folders", &[], &["cli::links::a_trusted_project_whose_words"]),

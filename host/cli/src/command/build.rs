@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -88,6 +88,7 @@ impl Build {
                 "error": error,
             })
             .to_string(),
+            // A script takes the path as it is.
             false => {
                 notes.iter().for_each(|note| show::say(&format!("note: {note}")));
                 if let Some(error) = &error {
@@ -95,7 +96,7 @@ impl Build {
                     show::say(&format!("error: {} [{}]", error.message, error.error_code));
                     return Ok(Some(exit));
                 }
-                built.wasm.display().to_string()
+                show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
             }
         };
         match writeln!(std::io::stdout(), "{line}") {
