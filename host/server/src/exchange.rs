@@ -37,6 +37,10 @@ pub(super) const RUN: &str = "toolcell/run";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
 const CALLS_MAX: usize = 128;
+/// Maximum length of a call's id, in bytes: some APIs put what a model thought into it. It is written into records.
+const ID_BYTES_MAX: usize = 4 << 10;
+/// Maximum length of a tool's name in a call, in bytes; those that are offered are shorter. It is written into records.
+const NAME_BYTES_MAX: usize = 256;
 /// Maximum number of tool names in an `unknown_tool` error.
 const NAMES_MAX: usize = 20;
 
@@ -83,6 +87,18 @@ impl Params {
         let none = || invalid(format!("the dialect {} carries no calls in messages; choose another one", self.dialect));
         Ok((dialect, dialect.exchange().ok_or_else(none)?))
     }
+}
+
+/// Why a message with these calls is refused as a whole.
+fn too_much(calls: &[ModelCall]) -> Option<String> {
+    if calls.len() > CALLS_MAX && guard!("message_calls") {
+        let count = calls.len();
+        return Some(format!("the message has {count} calls; send at most {CALLS_MAX} at once"));
+    }
+    let texts = calls.iter().flat_map(|call| [("id", &call.id, ID_BYTES_MAX), ("name", &call.name, NAME_BYTES_MAX)]);
+    let mut long = texts.filter(|(_, text, max)| text.len() > *max && guard!("message_texts"));
+    let (what, text, max) = long.next()?;
+    Some(format!("the {what} of a call has {} bytes; send at most {max}", text.len()))
 }
 
 fn invalid(why: String) -> ErrorData {
@@ -267,9 +283,8 @@ impl Session {
         let none = || invalid(format!("{RUN} takes the message of a model as its arguments"));
         let Sent { arguments: message, lease: _lease } = Sent::with(context).ok_or_else(none)?;
         let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
-        if calls.len() > CALLS_MAX && guard!("message_calls") {
-            let count = calls.len();
-            return Err(invalid(format!("the message has {count} calls; send at most {CALLS_MAX} at once")));
+        if let Some(why) = too_much(&calls) {
+            return Err(invalid(why));
         }
         let offering = self.offering();
         let message = self.prepare_message(calls, &offering, dialect, context);
