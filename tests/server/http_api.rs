@@ -216,6 +216,9 @@ fn what_cannot_be_read_is_a_problem() {
     {
         web.request("POST /v1/calls", &[], body).is_problem(400, "body_invalid");
     }
+    let long = "x".repeat(1025);
+    web.post("/v1/calls", &[], &json!({ "tool": long })).is_problem(400, "body_invalid");
+    web.post("/v1/batches", &[], &json!([{ "id": "a", "tool": long }])).is_problem(422, "batch_invalid");
     let large = json!({ "tool": "echo", "input": { "x": "x".repeat(4 << 20) } });
     // The end of the answer can be lost, because the server does not read the rest of the body.
     assert_eq!(web.post("/v1/calls", &[], &large).status, 413);

@@ -21,7 +21,7 @@ use toolcell_core::record::{
 use toolcell_dialect::{Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
 
 use super::asking::{AskChannel, elicit};
-use super::call::{Incoming, Prepared, Seen};
+use super::call::{Incoming, Prepared, Seen, name_too_long};
 use super::calls::Place;
 use super::loads::Loads;
 use super::offer::Offer;
@@ -39,8 +39,6 @@ pub(super) const RUN: &str = "toolcell/run";
 const CALLS_MAX: usize = 128;
 /// Maximum length of a call's id, in bytes: some APIs put what a model thought into it. It is written into records.
 const ID_BYTES_MAX: usize = 4 << 10;
-/// Maximum length of a tool's name in a call, in bytes; those that are offered are shorter. It is written into records.
-const NAME_BYTES_MAX: usize = 256;
 /// Maximum number of tool names in an `unknown_tool` error.
 const NAMES_MAX: usize = 20;
 
@@ -95,10 +93,9 @@ fn too_much(calls: &[ModelCall]) -> Option<String> {
         let count = calls.len();
         return Some(format!("the message has {count} calls; send at most {CALLS_MAX} at once"));
     }
-    let texts = calls.iter().flat_map(|call| [("id", &call.id, ID_BYTES_MAX), ("name", &call.name, NAME_BYTES_MAX)]);
-    let mut long = texts.filter(|(_, text, max)| text.len() > *max && guard!("message_texts"));
-    let (what, text, max) = long.next()?;
-    Some(format!("the {what} of a call has {} bytes; send at most {max}", text.len()))
+    let long = calls.iter().find(|call| call.id.len() > ID_BYTES_MAX && guard!("message_ids"));
+    let long = long.map(|call| format!("the id of a call has {} bytes; send at most {ID_BYTES_MAX}", call.id.len()));
+    long.or_else(|| calls.iter().find_map(|call| name_too_long(&call.name)))
 }
 
 fn invalid(why: String) -> ErrorData {
