@@ -204,18 +204,17 @@ impl Compiler {
             Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
             _ => {}
         }
+        let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(rustix::process::Signal::from_named_raw) {
             Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
             Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => {
                 Err(self.too_much(Limit::Memory))
             }
             _ if crashed(status) => {
-                let message = format!(
-                    "the compiler crashed on the component ({status}); build it with less deeply nested code: {said}"
-                );
-                Err(Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message))
+                let message = "the compiler crashed on the component; build it with less deeply nested types and code";
+                Err(Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message).detail(ended))
             }
-            _ => Err(Refusal::host_fault(format!("the compiler ended with {status}: {said}"))),
+            _ => Err(Refusal::host_fault(ended)),
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(SandboxViolation)],
         means: "The compiler crashed on the component.",
         cause: "The component nests deeper than the compiler's stack allows, or finds an error of the compiler.",
-        remedy: "Build it with less deeply nested code; do not trust one that you did not build.",
+        remedy: "Build it with less deeply nested types and code; do not trust one that you did not build.",
     },
     Page {
         code: "compile_limit",
