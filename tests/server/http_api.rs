@@ -203,7 +203,9 @@ fn nothing_is_answered_without_the_token_or_for_another_host_or_origin() {
         }
     }
     let body = json!({ "tool": "echo" });
-    web.post("/v1/calls", &[("Authorization", "")], &body).is_problem(401, "unauthorized");
+    let refused = web.post("/v1/calls", &[("Authorization", "")], &body);
+    assert_eq!(refused.header("www-authenticate").as_deref(), Some("Bearer"));
+    refused.is_problem(401, "unauthorized");
     // A page in a browser can send a form, but not this type.
     web.post("/v1/calls", &[("Content-Type", "text/plain")], &body).is_problem(415, "media_type_unsupported");
     assert_eq!(web.post("/v1/calls", &[], &body).status, 200);
