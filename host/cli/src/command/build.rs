@@ -99,6 +99,8 @@ impl Build {
                 show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
             }
         };
+        // The escapes of JSON mean the same to a script.
+        let line = if self.json { show::json_for_terminals(&line) } else { line.as_str().into() };
         match writeln!(std::io::stdout(), "{line}") {
             Ok(()) => Ok(Some(exit)),
             Err(error) => show::closed(error).map(|_| None),
