@@ -129,7 +129,7 @@ fn the_folder_that_a_user_chose_is_granted_and_no_other() {
     let manifest = unpack(&folder.join("notes.mcpb"), &unpacked);
     let other = folder.join("other");
     std::fs::create_dir(&other).unwrap();
-    std::fs::write(other.join("note"), "kept").unwrap();
+    std::fs::write(other.join("note"), "what another says").unwrap();
     for name in ["a", "a,b", "a=b", &format!("a,{}", other.display()), &format!("a={}", other.display())] {
         let chosen = folder.join(name);
         std::fs::create_dir_all(&chosen).unwrap();
@@ -138,7 +138,7 @@ fn the_folder_that_a_user_chose_is_granted_and_no_other() {
         let read = client.call("read", json!({ "path": chosen.join("note") }));
         assert!(read.to_string().contains("what it says"), "{name}: {read:#}");
         let read = client.call("read", json!({ "path": other.join("note") }));
-        assert!(!read.to_string().contains("kept"), "{name}: {read:#}");
+        assert!(!read.to_string().contains("what another says"), "{name}: {read:#}");
     }
     // `a` is there, and would be granted under the name behind the `=`.
     for chosen in ["a=/x", "missing", ""] {
