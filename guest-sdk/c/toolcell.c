@@ -45,21 +45,22 @@ static const char *copy(const char *text, size_t length) {
     return made;
 }
 
-static const char *format_list(const char *format, va_list list) {
+static const char *format_list(const char *format, va_list list, size_t *made_length) {
     va_list again;
     va_copy(again, list);
     int length = vsnprintf(NULL, 0, format, list);
-    size_t size = length < 0 ? 1 : (size_t)length + 1;
-    char *made = (char *)toolcell_allocate(size);
-    vsnprintf(made, size, format, again);
+    *made_length = length < 0 ? 0 : (size_t)length;
+    char *made = (char *)toolcell_allocate(*made_length + 1);
+    vsnprintf(made, *made_length + 1, format, again);
     va_end(again);
     return made;
 }
 
 const char *toolcell_format(const char *format, ...) {
     va_list list;
+    size_t length;
     va_start(list, format);
-    const char *made = format_list(format, list);
+    const char *made = format_list(format, list, &length);
     va_end(list);
     return made;
 }
@@ -77,22 +78,29 @@ static size_t character(const unsigned char *at) {
     return more + 1;
 }
 
-const char *toolcell_utf8(const char *text) {
+const char *toolcell_utf8_bytes(const char *text, size_t *length) {
     static const char instead[] = "\xef\xbf\xbd";
-    size_t broken = 0, size, length = 0;
-    for (; text[length]; length += size ? size : 1) {
-        size = character((const unsigned char *)text + length);
+    const char *end = text + *length;
+    size_t broken = 0, size;
+    for (const char *at = text; at < end; at += size ? size : 1) {
+        size = character((const unsigned char *)at);
         broken += size == 0;
     }
     if (!broken) return text;
-    char *made = (char *)toolcell_allocate(length + 2 * broken + 1), *to = made;
-    while (*text) {
+    char *made = (char *)toolcell_allocate(*length + 2 * broken + 1), *to = made;
+    while (text < end) {
         size = character((const unsigned char *)text);
         memcpy(to, size ? text : instead, size ? size : 3);
         to += size ? size : 3;
         text += size ? size : 1;
     }
+    *length = (size_t)(to - made);
     return made;
+}
+
+const char *toolcell_utf8(const char *text) {
+    size_t length = strlen(text);
+    return toolcell_utf8_bytes(text, &length);
 }
 
 /* A text that grows. It ends with a NUL, because memory is allocated as zeros. */
@@ -282,6 +290,25 @@ static toolcell_json *find(const toolcell_json *object, const char *name, size_t
     return NULL;
 }
 
+static int by_name(const void *a, const void *b) {
+    const toolcell_json *one = *(toolcell_json *const *)a, *other = *(toolcell_json *const *)b;
+    if (one->name_length != other->name_length) return one->name_length < other->name_length ? -1 : 1;
+    return memcmp(one->name, other->name, one->name_length);
+}
+
+/* Sorts the names: a search for each would take time with the square of their number, which a caller decides. */
+static bool has_duplicates(const toolcell_json *object) {
+    if (object->size < 2) return false;
+    toolcell_json **members = (toolcell_json **)toolcell_allocate(object->size * sizeof *members);
+    size_t count = 0;
+    for (toolcell_json *member = object->first; member; member = member->next) members[count++] = member;
+    qsort(members, count, sizeof *members, by_name);
+    for (size_t i = 1; i < count; i++) {
+        if (by_name(&members[i - 1], &members[i]) == 0) return true;
+    }
+    return false;
+}
+
 /* Reads an array or an object behind its bracket. */
 static bool read_items(reader *from, toolcell_json *value, bool named, const char *close) {
     value->kind = named ? TOOLCELL_JSON_OBJECT : TOOLCELL_JSON_ARRAY;
@@ -292,7 +319,7 @@ static bool read_items(reader *from, toolcell_json *value, bool named, const cha
         size_t length = 0;
         skip_space(from);
         if (named) {
-            if (!(name = read_string(from, &length)) || find(value, name, length)) return false;
+            if (!(name = read_string(from, &length))) return false;
             skip_space(from);
             if (!take(from, ":")) return false;
         }
@@ -305,7 +332,7 @@ static bool read_items(reader *from, toolcell_json *value, bool named, const cha
         value->last = item;
         value->size++;
         skip_space(from);
-        if (take(from, close)) return true;
+        if (take(from, close)) return !named || !has_duplicates(value);
         if (!take(from, ",")) return false;
     }
 }
@@ -511,10 +538,20 @@ static struct toolcell_outcome *outcome(toolcell_call *call, toolcell_test_kind 
 
 void toolcell_text(toolcell_call *call, const char *format, ...) {
     va_list list;
+    size_t length;
     va_start(list, format);
-    const char *text = format_list(format, list);
+    const char *text = format_list(format, list, &length);
     va_end(list);
-    outcome(call, TOOLCELL_IS_TEXT)->text = text;
+    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_TEXT);
+    made->text = text;
+    made->text_length = length;
+}
+
+void toolcell_text_bytes(toolcell_call *call, const char *text, size_t length) {
+    struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_TEXT);
+    /* The copy ends with a zero byte, which ends a character that is cut. */
+    made->text = copy(text, length);
+    made->text_length = length;
 }
 
 void toolcell_json_text(toolcell_call *call, const char *json) { outcome(call, TOOLCELL_IS_JSON)->text = json; }
@@ -528,8 +565,9 @@ void toolcell_content(toolcell_call *call, const char *content, const char *stru
 
 void toolcell_fail(toolcell_call *call, toolcell_error_class kind, const char *code, const char *format, ...) {
     va_list list;
+    size_t length;
     va_start(list, format);
-    const char *message = format_list(format, list);
+    const char *message = format_list(format, list, &length);
     va_end(list);
     struct toolcell_outcome *made = outcome(call, TOOLCELL_IS_FAILURE);
     made->error = kind;

@@ -69,6 +69,8 @@ const char *toolcell_quote_bytes(const char *text, size_t length);
 /* The text itself if it is UTF-8, else a copy with U+FFFD in place of each byte that is not. All text for the host passes
  * through this. */
 const char *toolcell_utf8(const char *text);
+/* The same of `length` bytes, with the zero bytes among them; a zero byte follows them. Sets `length` to that of the result. */
+const char *toolcell_utf8_bytes(const char *text, size_t *length);
 /* Text as `printf` makes it, as long as it needs to be. */
 const char *toolcell_format(const char *format, ...) TOOLCELL_FORMAT(1);
 
@@ -104,6 +106,8 @@ typedef enum {
 
 /* Each sets the outcome of the call; the last one counts. A tool that sets none fails with the code `no_outcome`. */
 void toolcell_text(toolcell_call *call, const char *format, ...) TOOLCELL_FORMAT(2);
+/* Text of `length` bytes, with the zero bytes among them. */
+void toolcell_text_bytes(toolcell_call *call, const char *text, size_t length);
 /* `json` has to satisfy the schema of the output, if the tool has one. */
 void toolcell_json_text(toolcell_call *call, const char *json);
 /* `content`: a JSON array of content blocks. `structured` and `summary` may be NULL. */
@@ -270,6 +274,7 @@ typedef struct {
     const char *structured; /* NULL: none */
     const char *code;       /* of a failure */
     toolcell_error_class error;
+    size_t text_length;     /* of a text alone, with its zero bytes */
 } toolcell_test_outcome;
 
 /* Frees everything, and forgets what the host of the last test knew and heard. */
@@ -289,6 +294,7 @@ struct toolcell_outcome {
     toolcell_test_kind kind;
     bool set;
     const char *text, *structured, *summary;
+    size_t text_length;
     toolcell_error_class error;
     const char *code, *message, *detail;
     bool retry;

@@ -112,7 +112,8 @@ outcome *invoke(const char *id, size_t id_length, const char *tool, size_t tool_
     switch (made.kind) {
     case TOOLCELL_IS_TEXT:
         answer.kind = TEXT;
-        answer.value.words = from(made.text);
+        answer.value.words.length = made.text_length;
+        answer.value.words.at = toolcell_utf8_bytes(made.text, &answer.value.words.length);
         break;
     case TOOLCELL_IS_JSON:
         answer.kind = JSON;

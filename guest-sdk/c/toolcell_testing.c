@@ -41,9 +41,9 @@ toolcell_test_outcome toolcell_test_call(const char *tool, const char *input) {
     if (!known->name) give_up("there is no tool", tool);
     asked = NULL;
     toolcell_run(&call);
-    if (asked) return (toolcell_test_outcome){TOOLCELL_IS_QUESTION, asked, NULL, NULL, TOOLCELL_EXECUTION_FAILED};
+    if (asked) return (toolcell_test_outcome){TOOLCELL_IS_QUESTION, asked, NULL, NULL, TOOLCELL_EXECUTION_FAILED, 0};
     const char *text = outcome.kind == TOOLCELL_IS_FAILURE ? outcome.message : outcome.text;
-    return (toolcell_test_outcome){outcome.kind, text, outcome.structured, outcome.code, outcome.error};
+    return (toolcell_test_outcome){outcome.kind, text, outcome.structured, outcome.code, outcome.error, outcome.text_length};
 }
 
 void toolcell_report(const toolcell_update *update) {

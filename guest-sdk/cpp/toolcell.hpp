@@ -117,7 +117,7 @@ public:
         const char *text = keep(text_), *structured = structured_ ? keep(*structured_) : nullptr;
         const char *code = keep(failure_.code), *message = keep(failure_.message);
         switch (kind_) {
-        case TOOLCELL_IS_TEXT: toolcell_text(call, "%s", text); break;
+        case TOOLCELL_IS_TEXT: toolcell_text_bytes(call, text_.data(), text_.size()); break;
         case TOOLCELL_IS_JSON: toolcell_json_text(call, text); break;
         case TOOLCELL_IS_CONTENT:
             toolcell_content(call, text, structured, summary_ ? keep(*summary_) : nullptr);

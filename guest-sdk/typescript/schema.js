@@ -14,7 +14,7 @@ export const t = {
   path: (description, limits) => make({ type: 'string' }, description, limits, { subject: 'paths' }),
   url: (description, limits) => make({ type: 'string' }, description, limits, { subject: 'urls' }),
   list: (items, description, limits) => make({ type: 'array', items: items.json }, description, limits, { items }),
-  map: (values, description) => make({ type: 'object', additionalProperties: values.json }, description),
+  map: (values, description) => make({ type: 'object', additionalProperties: values.json }, description, {}, { values }),
   object: (properties, description) => make(objectSchema(properties), description, {}, { properties }),
   nullable: (schema) => ({ ...schema, json: { anyOf: [schema.json, { type: 'null' }] } }),
   optional: (schema, value) => ({
@@ -43,7 +43,15 @@ export function subjects(properties, kind) {
   const visit = (schema, pointer) => {
     if (schema.subject === kind) found.push(pointer);
     if (schema.items) visit(schema.items, `${pointer}/*`);
+    if (schema.values) refuse(schema.values, pointer);
     for (const [name, inner] of Object.entries(schema.properties ?? {})) visit(inner, `${pointer}/${escaped(name)}`);
+  };
+  // A pointer names the items of a list, and no keys that only a call has: such a path would be undeclared.
+  const refuse = (values, pointer) => {
+    const inner = subjects({ values }, kind);
+    if (inner.length > 0) {
+      throw new TypeError(`${pointer}: ${kind} in a map cannot be declared: use a list, or an object with a property for each`);
+    }
   };
   visit({ properties }, '');
   return found;

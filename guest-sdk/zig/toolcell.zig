@@ -172,7 +172,7 @@ fn quoted(comptime words: []const u8) [:0]const u8 {
 
 fn give(call: *Call, output: Output) void {
     switch (output) {
-        .text => |value| toolcell_text(call, "%s", value.ptr),
+        .text => |value| toolcell_text_bytes(call, value.ptr, value.len),
         .json => |value| toolcell_json_text(call, value),
         .content => |value| toolcell_content(call, value.blocks, pointer(value.structured), pointer(value.summary)),
         .partial => |value| toolcell_partial(call, value.blocks, null, value.missing.class, value.missing.code, value.missing.message),
@@ -286,6 +286,8 @@ pub const testing = struct {
         structured: ?[*:0]const u8,
         code: ?[*:0]const u8,
         class: ErrorClass,
+        /// The length of a text alone, with its zero bytes.
+        text_length: usize,
     };
 
     /// Calls a tool with any value of Zig as its arguments.
@@ -325,7 +327,7 @@ const CResponse = extern struct {
     body_length: usize,
 };
 
-extern fn toolcell_text(*Call, [*:0]const u8, ...) void;
+extern fn toolcell_text_bytes(*Call, [*]const u8, usize) void;
 extern fn toolcell_json_text(*Call, [*:0]const u8) void;
 extern fn toolcell_content(*Call, [*:0]const u8, ?[*:0]const u8, ?[*:0]const u8) void;
 extern fn toolcell_partial(*Call, [*:0]const u8, ?[*:0]const u8, ErrorClass, [*:0]const u8, [*:0]const u8) void;

@@ -122,6 +122,36 @@ fn a_client_starts_the_tools_of_a_bundle_with_what_was_granted() {
 }
 
 #[test]
+fn the_folder_that_a_user_chose_is_granted_and_no_other() {
+    let (_guard, folder) = place();
+    bundle(&folder, &["probe.wasm#read", "--ask-read=Notes", "-o", "notes.mcpb"]).exits(0);
+    let unpacked = folder.join("unpacked");
+    let manifest = unpack(&folder.join("notes.mcpb"), &unpacked);
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("note"), "what another says").unwrap();
+    for name in ["a", "a,b", "a=b", &format!("a,{}", other.display()), &format!("a={}", other.display())] {
+        let chosen = folder.join(name);
+        std::fs::create_dir_all(&chosen).unwrap();
+        std::fs::write(chosen.join("note"), "what it says").unwrap();
+        let mut client = started(&manifest, &unpacked, &chosen);
+        let read = client.call("read", json!({ "path": chosen.join("note") }));
+        assert!(read.to_string().contains("what it says"), "{name}: {read:#}");
+        let read = client.call("read", json!({ "path": other.join("note") }));
+        assert!(!read.to_string().contains("what another says"), "{name}: {read:#}");
+    }
+    // `a` is there, and would be granted under the name behind the `=`.
+    for chosen in ["a=/x", "missing", ""] {
+        let chosen = if chosen.is_empty() { PathBuf::new() } else { folder.join(chosen) };
+        let option = format!("--chosen-read={}", chosen.display());
+        let refused = Toolcell::new(["call", "echo.wasm", "{}", &option]).dir(&folder).run().exits(2);
+        assert!(refused.stderr.contains("choose a folder that exists"), "{option}: {}", refused.stderr);
+    }
+    let refused = bundle(&folder, &["echo.wasm", "--chosen-read=/tmp", "-o", "x.mcpb"]).exits(2);
+    assert!(refused.stderr.contains("for the user of a bundle"), "{}", refused.stderr);
+}
+
+#[test]
 fn the_same_input_makes_the_same_bytes_and_a_file_is_replaced_only_with_force() {
     let (_guard, folder) = place();
     let first = bundle(&folder, &["echo.wasm", "-o", "a.mcpb", "--json"]).exits(0).json();

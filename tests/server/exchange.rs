@@ -139,6 +139,9 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
 fn what_cannot_be_read_runs_nothing() {
     let mut client = Client::of(&["probe#echo"]);
     let many = message(&vec![("one", "echo", "{}"); 129]);
+    let (long_id, long_name) = ("x".repeat(4097), "x".repeat(1025));
+    let (long_id, long_name) =
+        (message(&[(long_id.as_str(), "echo", "{}")]), message(&[("one", long_name.as_str(), "{}")]));
     // In 16 MiB of JSON there is room for a million calls, which would be read before they are counted.
     let flood = Value::from(vec![json!({ "name": "" }); 60_000]);
     for (params, why) in [
@@ -151,11 +154,21 @@ fn what_cannot_be_read_runs_nothing() {
         (json!({ "dialect": "openai", "arguments": 7 }), "not a JSON object"),
         (json!({ "dialect": "openai", "tool": "echo" }), "unknown field `tool`"),
         (asks(&many, "messages"), "the message has 129 calls; send at most 128 at once"),
+        (asks(&long_id, "messages"), "the id of a call has 4097 bytes; send at most 4096"),
+        (asks(&long_name, "messages"), "the name of a tool has 1025 bytes; send at most 1024"),
         (json!({ "dialect": "mcp", "arguments": flood }), "the frame holds more than 100000 values: send fewer"),
     ] {
         let error = client.request("toolcell/run", params)["error"].clone();
         assert!(error["message"].as_str().unwrap_or_default().contains(why), "{error}");
     }
+    let called = client.request("tools/call", json!({ "name": "x".repeat(1025) }));
+    assert!(called["error"]["message"].as_str().unwrap_or_default().contains("send at most 1024"), "{called}");
+    let (id, name) = ("x".repeat(4096), "x".repeat(1024));
+    let answer = run(&mut client, &message(&[(id.as_str(), name.as_str(), "{}")]), "messages");
+    assert_eq!(
+        (&answer["calls"][0]["id"], &answer["calls"][0]["error"]["class"]),
+        (&json!(id), &json!("unknown_tool"))
+    );
     let none = json!({ "role": "assistant", "content": "no call" });
     assert_eq!(run(&mut client, &none, "messages"), json!({ "calls": [], "messages": [] }));
 }

@@ -203,7 +203,9 @@ fn nothing_is_answered_without_the_token_or_for_another_host_or_origin() {
         }
     }
     let body = json!({ "tool": "echo" });
-    web.post("/v1/calls", &[("Authorization", "")], &body).is_problem(401, "unauthorized");
+    let refused = web.post("/v1/calls", &[("Authorization", "")], &body);
+    assert_eq!(refused.header("www-authenticate").as_deref(), Some("Bearer"));
+    refused.is_problem(401, "unauthorized");
     // A page in a browser can send a form, but not this type.
     web.post("/v1/calls", &[("Content-Type", "text/plain")], &body).is_problem(415, "media_type_unsupported");
     assert_eq!(web.post("/v1/calls", &[], &body).status, 200);
@@ -216,6 +218,9 @@ fn what_cannot_be_read_is_a_problem() {
     {
         web.request("POST /v1/calls", &[], body).is_problem(400, "body_invalid");
     }
+    let long = "x".repeat(1025);
+    web.post("/v1/calls", &[], &json!({ "tool": long })).is_problem(400, "body_invalid");
+    web.post("/v1/batches", &[], &json!([{ "id": "a", "tool": long }])).is_problem(422, "batch_invalid");
     let large = json!({ "tool": "echo", "input": { "x": "x".repeat(4 << 20) } });
     // The end of the answer can be lost, because the server does not read the rest of the body.
     assert_eq!(web.post("/v1/calls", &[], &large).status, 413);

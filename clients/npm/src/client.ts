@@ -39,6 +39,7 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** The program stops each call after so many milliseconds, in which no approval counts. */
   timeoutMs?: number;
+  /** Hears what the tool says of its work. If it throws, the call is canceled, and fails with its error. */
   onProgress?: (progress: Progress) => void;
 }
 
@@ -192,7 +193,7 @@ export class Toolcell {
     return new RunningCall((heard) => {
       const onProgress = (progress: Progress) => {
         heard(progress);
-        options.onProgress?.(progress);
+        return options.onProgress?.(progress);
       };
       return this.#start(wanted, { ...options, onProgress });
     });

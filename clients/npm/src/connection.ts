@@ -29,7 +29,7 @@ export interface Handlers {
 export class Pending {
   readonly answer: Promise<unknown>;
   #resolve!: (answer: unknown) => void;
-  #reject!: (error: ToolcellError) => void;
+  #reject!: (error: unknown) => void;
 
   constructor(readonly id: number, readonly onProgress: ((progress: Progress) => void) | undefined) {
     this.answer = new Promise((resolve, reject) => {
@@ -44,7 +44,7 @@ export class Pending {
     this.#resolve(answer);
   }
 
-  fail(error: ToolcellError): void {
+  fail(error: unknown): void {
     this.#reject(error);
   }
 }
@@ -292,7 +292,23 @@ export class Connection {
   #progress(params: Json): void {
     // The calls of a message have the tokens ID/INDEX.
     const [id, index] = String(params["progressToken"]).split("/");
-    this.#pending.get(Number(id))?.onProgress?.(progressOf(params, Number(index ?? 0)));
+    const pending = this.#pending.get(Number(id));
+    if (pending?.onProgress === undefined) return;
+    const abandon = (error: unknown) => this.#abandon(pending, error);
+    try {
+      // An async function gives a promise, whose failure would end the process.
+      const told: unknown = pending.onProgress(progressOf(params, Number(index ?? 0)));
+      Promise.resolve(told).catch(abandon);
+    } catch (error) {
+      abandon(error);
+    }
+  }
+
+  /** Ends a request with an error of its `onProgress`: the caller hears of it where it waits, and other calls go on. */
+  #abandon(pending: Pending, error: unknown): void {
+    if (!this.#remove(pending.id)) return;
+    this.#cancel(pending.id, "onProgress failed");
+    pending.fail(error);
   }
 
   async #asked(method: string, id: unknown, params: Json): Promise<void> {

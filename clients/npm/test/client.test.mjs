@@ -169,6 +169,19 @@ describe("calls", () => {
     assert.equal((await cell.call("jq", { filter: "1" })).text, "1");
   });
 
+  test("an onProgress that fails ends its call alone, with its error", async () => {
+    const broken = new Error("mine");
+    const throws = () => {
+      throw broken;
+    };
+    for (const onProgress of [throws, async () => throws()]) {
+      await assert.rejects(cell.call("ticker", LONG, { onProgress }), broken);
+      await assert.rejects(cell.submit("ticker", LONG, { onProgress }).result, broken);
+      await assert.rejects(cell.batch([["ticker", LONG]], { onProgress }), broken);
+    }
+    assert.equal((await cell.call("jq", { filter: "1" })).text, "1");
+  });
+
   test("a timeout ends the call", async () => {
     const error = await fails("timeout", "deadline_exceeded", () => cell.call("ticker", LONG, { timeoutMs: 300 }));
     assert.ok(error.invocationId);

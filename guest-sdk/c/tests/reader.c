@@ -27,8 +27,14 @@ static void host(toolcell_call *call) {
 
 static void silent(toolcell_call *call) { (void)call; }
 
+static void bytes(toolcell_call *call) {
+    toolcell_text_bytes(call, "a\0b", 3);
+    if (toolcell_get_bool(call->input, "formatted", false)) toolcell_text(call, "x%cyz", 0);
+}
+
 static const toolcell_argument none[] = {{0}};
-TOOLCELL_TOOLKIT("a\"b", {"host", "H.", host, none, NULL, NULL, NULL}, {"silent", "S.", silent, none, NULL, NULL, NULL});
+TOOLCELL_TOOLKIT("a\"b", {"host", "H.", host, none, NULL, NULL, NULL}, {"silent", "S.", silent, none, NULL, NULL, NULL},
+                 {"bytes", "B.", bytes, none, NULL, NULL, NULL});
 
 static bool accepts(const char *text) { return toolcell_parse(text) != NULL; }
 
@@ -75,6 +81,16 @@ static void text_for_the_host(void) {
     }
 }
 
+static void texts_with_zero_bytes(void) {
+    toolcell_test_outcome plain = toolcell_test_call("bytes", "{}");
+    assert(plain.text_length == 3 && memcmp(plain.text, "a\0b", 4) == 0);
+    toolcell_test_outcome formatted = toolcell_test_call("bytes", "{\"formatted\":true}");
+    assert(formatted.text_length == 4 && memcmp(formatted.text, "x\0yz", 5) == 0);
+    size_t length = 4;
+    const char *whole = toolcell_utf8_bytes("a\0\xc3\0b", &length);
+    assert(length == 6 && memcmp(whole, "a\0\xef\xbf\xbd\0", 7) == 0);
+}
+
 /* Takes time and memory in proportion to the list: with their square, this would not end. */
 static void long_lists(void) {
     enum { COUNT = 200000 };
@@ -89,6 +105,18 @@ static void long_lists(void) {
     for (size_t i = 0; i < toolcell_size(list); i++) sum += toolcell_as_int(toolcell_at(list, i), 0);
     assert(sum == 7 * COUNT && strcmp(toolcell_json_of(list), text) == 0);
     assert(toolcell_at(list, 3) && !toolcell_at(list, COUNT) && !toolcell_at(NULL, 0));
+}
+
+/* As above, of the members of an object. */
+static void many_members(void) {
+    enum { COUNT = 200000 };
+    char *text = (char *)toolcell_allocate(16 * COUNT), *to = text;
+    for (size_t i = 0; i < COUNT; i++) to += sprintf(to, "%c\"%zu\":0", i ? ',' : '{', i);
+    strcpy(to, "}");
+    assert(toolcell_size(toolcell_parse(text)) == COUNT);
+    strcpy(to, ",\"7\":0}");
+    assert(!toolcell_parse(text));
+    assert(!accepts("{\"a\":1,\"b\":{\"c\":1,\"d\":2,\"c\":3}}") && accepts("{\"a\":1,\"aa\":{\"a\":2}}"));
 }
 
 static void what_the_host_of_tests_gives(void) {
@@ -114,7 +142,9 @@ int main(void) {
     texts_that_are_json();
     values();
     text_for_the_host();
+    texts_with_zero_bytes();
     long_lists();
+    many_members();
     what_the_host_of_tests_gives();
     return 0;
 }

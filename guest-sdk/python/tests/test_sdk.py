@@ -148,6 +148,17 @@ class Declarations(unittest.TestCase):
         place = typing.NewType("Place", pathlib.Path)
         self.assertEqual(_schema.marked(list[place], "/files"), {"/files/*": "read"})
 
+    def test_a_place_that_no_pointer_names_is_refused(self):
+        for hint in [dict[str, pathlib.Path], dict[pathlib.Path, str], list[dict[str, list[toolcell.Url]]]]:
+            with self.assertRaisesRegex(TypeError, "/at.*in a dict cannot be declared: use a list"):
+                _schema.marked(hint, "/at")
+        self.assertEqual(_schema.marked(dict[str, str], "/at"), {})
+        for hint in [pathlib.Path | toolcell.Url, tuple[toolcell.Url, toolcell.WritablePath]]:
+            with self.assertRaisesRegex(TypeError, "/at.*a path and a URL in one place"):
+                _schema.marked(hint, "/at")
+        for hint in [pathlib.Path | toolcell.WritablePath, toolcell.WritablePath | pathlib.Path]:
+            self.assertEqual(_schema.marked(hint, "/at"), {"/at": "write"})
+
     def test_what_cannot_be_a_tool_is_refused_when_it_is_defined(self):
         def untyped(text):
             """Has no type."""
@@ -222,6 +233,18 @@ class Calls(unittest.TestCase):
             self.assertEqual(testing.call(say, {"how": "json"}).structured, {"a\ufffdo": ["a\ufffdo"]})
             called = testing.call(say, {"how": "output"})
             self.assertEqual((called.text, called.summary), ("a\ufffdo", "a\ufffdo"))
+
+    def test_an_integer_that_json_readers_cannot_take_is_a_clear_failure(self):
+        @toolcell.tool
+        def power(of: int) -> typing.Any:
+            """Powers of ten."""
+            return {"all": [10**of]}
+
+        with testing.host():
+            self.assertEqual(testing.call(power, {"of": 308}).structured, {"all": [10**308]})
+            for of in (309, 5000):
+                error = testing.call(power, {"of": of}).error
+                self.assertIn("whose limit is 1e308: return it as a string", error.message)
 
     def test_a_question_stops_the_tool_until_it_is_answered(self):
         @toolcell.tool

@@ -190,7 +190,9 @@ def encode(value):
         return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return encode(value.value)
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if isinstance(value, int):
+        return _within_double(value)
+    if value is None or isinstance(value, (str, float)):
         return value
     if isinstance(value, dict):
         return {str(encode(key)): encode(item) for key, item in value.items()}
@@ -203,6 +205,17 @@ def encode(value):
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def _within_double(value):
+    """Returns an integer that a reader of JSON can take. A larger one would make the whole answer unreadable."""
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError(
+            f"an integer of {value.bit_length()} bits is no JSON number, whose limit is 1e308: return it as a string"
+        ) from None
+    return value
 
 
 def _unfit(value, place, wanted):
@@ -285,21 +298,34 @@ def decode_arguments(fields, value, place=""):
     return {name: decode(hint, value[name], f"{place}/{name}") for name, hint, _ in fields if name in value}
 
 
+def _mark(found, place, mark):
+    """Notes what is at a place. One that is read and written is written."""
+    if {found.get(place, mark), mark} not in ({mark}, {"read", "write"}):
+        raise TypeError(f"{place}: the types allow a path and a URL in one place: give each an argument of its own")
+    found[place] = "write" if found.get(place) == "write" else mark
+
+
 def marked(hint, place, found=None):
     """Returns the JSON Pointers of the paths and URLs in a type: `{pointer: "read" | "write" | "url"}`."""
     found = {} if found is None else found
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         if URL in args[1:]:
-            found[place] = "url"
+            _mark(found, place, "url")
         elif WRITES in args[1:]:
-            found[place] = "write"
+            _mark(found, place, "write")
         else:
             marked(args[0], place, found)
     elif isinstance(hint, typing.NewType):
         marked(hint.__supertype__, place, found)
     elif isinstance(hint, type) and issubclass(hint, PurePath):
-        found[place] = "read"
+        _mark(found, place, "read")
+    elif origin is dict:
+        # A pointer names the items of a list, and no keys that only a call has: such a path would be undeclared.
+        if any(marked(arg, "") for arg in args):
+            raise TypeError(
+                f"{place}: paths and URLs in a dict cannot be declared: use a list, or a dataclass with a field for each"
+            )
     elif origin in _UNIONS:
         for arg in args:
             marked(arg, place, found)

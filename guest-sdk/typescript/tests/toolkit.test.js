@@ -78,6 +78,16 @@ test('a declaration is made of the definition', () => {
   });
 });
 
+test('a path or a URL in a map is refused, because no pointer names it', () => {
+  const describe = (input, output) => testing.describe(toolkit('x', [tool({ name: 'it', description: 'It.', input, output, run: () => '' })]));
+  for (const values of [t.path(), t.list(t.url()), t.object({ a: t.path() })]) {
+    const refused = /^TypeError: \/at: (paths|urls) in a map cannot be declared: use a list/;
+    assert.throws(() => describe({ at: t.optional(t.map(values)) }), refused);
+    describe({}, { at: t.map(values) });
+  }
+  assert.equal(describe({ at: t.map(t.string()) }).tools[0].paths, undefined);
+});
+
 test('results of every kind', () => {
   assert.equal(run(() => 'text'), 'text');
   assert.deepEqual(run(() => ({ a: [1] })), { a: [1] });

@@ -36,6 +36,8 @@ const FAULTY: i32 = 65;
 const NO_COMMAND: i32 = 66;
 /// Exit status of a worker whose component takes more of the engine than any call may use, and wrote why to its standard error.
 const TOO_LARGE: i32 = 67;
+/// Exit status of a worker that panicked, which Rust sets.
+const PANICKED: i32 = 101;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
 
@@ -202,12 +204,17 @@ impl Compiler {
             Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
             _ => {}
         }
+        let ended = format!("the compiler ended with {status}: {said}");
         match status.signal().and_then(rustix::process::Signal::from_named_raw) {
             Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
             Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => {
                 Err(self.too_much(Limit::Memory))
             }
-            _ => Err(Refusal::host_fault(format!("the compiler ended with {status}: {said}"))),
+            _ if crashed(status) => {
+                let message = "the compiler crashed on the component; build it with less deeply nested types and code";
+                Err(Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message).detail(ended))
+            }
+            _ => Err(Refusal::host_fault(ended)),
         }
     }
 
@@ -225,6 +232,16 @@ impl Compiler {
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
     }
+}
+
+/// Whether a worker died of what it compiled: of a stack overflow, a memory access or an assertion, as another program
+/// could not have ended it. The component decides that, so it is refused, and the host is not at fault.
+fn crashed(status: ExitStatus) -> bool {
+    use rustix::process::Signal;
+    use std::os::unix::process::ExitStatusExt;
+    const FAULTS: [Signal; 6] = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::ABORT];
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    status.code() == Some(PANICKED) || signal.is_some_and(|signal| FAULTS.contains(&signal))
 }
 
 /// The number of threads of a compilation: one for each processor, as far as they fit into `memory_bytes`. The limit on CPU
@@ -404,6 +421,28 @@ mod tests {
         let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
         assert!(refusal.message.len() < 9 << 10, "{} bytes", refusal.message.len());
+    }
+
+    #[tokio::test]
+    async fn a_component_that_crashes_the_worker_is_refused_and_other_ends_are_faults_of_the_host() {
+        for (end, code) in [
+            ("kill -SEGV $$", "compile_crash"),
+            ("echo 'has overflowed its stack' >&2; kill -ABRT $$", "compile_crash"),
+            ("exit 101", "compile_crash"),
+            ("echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$", "compile_limit"),
+            ("kill -TERM $$", "host_fault"),
+            ("exit 71", "host_fault"),
+        ] {
+            let settings = CompilerSettings {
+                program: PathBuf::from("/bin/sh"),
+                arguments: ["-c", end].map(str::to_owned).to_vec(),
+                cpu_seconds: 60,
+                memory_bytes: 1 << 30,
+                watch: None,
+            };
+            let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
+            assert_eq!(refusal.code, code, "{end}: {refusal:?}");
+        }
     }
 
     #[tokio::test]

@@ -433,6 +433,15 @@ pub(super) fn session(settings: &ApprovalSettings, caller: &Caller) -> Option<St
     settings.session.clone().or_else(|| caller.session.as_deref().map(|id| format!("mcp:{id}")))
 }
 
+/// Maximum length of a tool's name in a call, in bytes; those that are offered are shorter.
+const NAME_BYTES_MAX: usize = 1 << 10;
+
+/// Why a call by this name is refused before it has a record: the name would be written into it, megabytes of it.
+pub(super) fn name_too_long(name: &str) -> Option<String> {
+    let is_long = name.len() > NAME_BYTES_MAX && guard!("tool_name_bytes");
+    is_long.then(|| format!("the name of a tool has {} bytes; send at most {NAME_BYTES_MAX}", name.len()))
+}
+
 pub(super) fn too_many() -> Refusal {
     let message = format!("more than {CALLS_MAX} calls are on their way already; try again later");
     let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_calls", message);

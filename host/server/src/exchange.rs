@@ -21,7 +21,7 @@ use toolcell_core::record::{
 use toolcell_dialect::{Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
 
 use super::asking::{AskChannel, elicit};
-use super::call::{Incoming, Prepared, Seen};
+use super::call::{Incoming, Prepared, Seen, name_too_long};
 use super::calls::Place;
 use super::loads::Loads;
 use super::offer::Offer;
@@ -37,6 +37,8 @@ pub(super) const RUN: &str = "toolcell/run";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
 const CALLS_MAX: usize = 128;
+/// Maximum length of a call's id, in bytes: some APIs put what a model thought into it. It is written into records.
+const ID_BYTES_MAX: usize = 4 << 10;
 /// Maximum number of tool names in an `unknown_tool` error.
 const NAMES_MAX: usize = 20;
 
@@ -83,6 +85,17 @@ impl Params {
         let none = || invalid(format!("the dialect {} carries no calls in messages; choose another one", self.dialect));
         Ok((dialect, dialect.exchange().ok_or_else(none)?))
     }
+}
+
+/// Why a message with these calls is refused as a whole.
+fn too_much(calls: &[ModelCall]) -> Option<String> {
+    if calls.len() > CALLS_MAX && guard!("message_calls") {
+        let count = calls.len();
+        return Some(format!("the message has {count} calls; send at most {CALLS_MAX} at once"));
+    }
+    let long = calls.iter().find(|call| call.id.len() > ID_BYTES_MAX && guard!("message_ids"));
+    let long = long.map(|call| format!("the id of a call has {} bytes; send at most {ID_BYTES_MAX}", call.id.len()));
+    long.or_else(|| calls.iter().find_map(|call| name_too_long(&call.name)))
 }
 
 fn invalid(why: String) -> ErrorData {
@@ -267,9 +280,8 @@ impl Session {
         let none = || invalid(format!("{RUN} takes the message of a model as its arguments"));
         let Sent { arguments: message, lease: _lease } = Sent::with(context).ok_or_else(none)?;
         let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
-        if calls.len() > CALLS_MAX && guard!("message_calls") {
-            let count = calls.len();
-            return Err(invalid(format!("the message has {count} calls; send at most {CALLS_MAX} at once")));
+        if let Some(why) = too_much(&calls) {
+            return Err(invalid(why));
         }
         let offering = self.offering();
         let message = self.prepare_message(calls, &offering, dialect, context);

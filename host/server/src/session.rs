@@ -19,7 +19,7 @@ use toolcell_dialect::mcp::{self, Level};
 use ulid::Ulid;
 
 use super::asking::{Ask, AskChannel};
-use super::call::{Caller, Incoming, Running, Seen, Step, revision};
+use super::call::{Caller, Incoming, Running, Seen, Step, name_too_long, revision};
 use super::exchange;
 use super::frames::NotPending;
 use super::held::HeldCallKey;
@@ -166,6 +166,9 @@ impl Session {
                 return Err(ErrorData::invalid_params(why, None));
             }
         };
+        if let Some(why) = name_too_long(&params.name) {
+            return Err(ErrorData::invalid_params(why, None));
+        }
         let words =
             HeldCallKey { owner: Arc::clone(&self.identity.owner), tool: params.name.into_owned(), arguments, lease };
         if let Some(state) = &params.request_state {

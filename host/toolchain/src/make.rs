@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::build::{BuildSettings, Built, output_folder};
 use super::find::{Search, ToolchainSource, short_hash};
-use super::language::{File, Language, write_local_files};
+use super::language::{File, Language, renew_local_files, write_local_files};
 use super::process::Stream;
 use super::record::{self, Made};
 use super::room::{Room, checked};
@@ -101,6 +101,7 @@ pub(super) fn build(
     let id = short_hash(&format!("{} {}", language.name(), dir.display()));
     let work = compiling.join(format!("{}{id}", build_cache::BUILD));
     std::fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    renew_local_files(language, dir, &sdk)?;
     write_local_files(language, dir, &sdk)?;
 
     let earlier = record::read(&settings.records, dir);
@@ -287,6 +288,23 @@ mod tests {
         // A link of this name can lead to sources.
         std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__")).unwrap();
         assert!(matches!(place.standing(), Standing::NotBuilt(_)));
+    }
+
+    #[test]
+    fn a_build_makes_a_project_use_the_sdk_of_this_version_and_keeps_what_the_user_wrote() {
+        let place = Place::new();
+        let sdks = place.programs.dir().join("sdk");
+        let (old, new) = ("0123456789abcdef", "fedcba9876543210");
+        let text = |hash: &str| {
+            let sdks = sdks.display();
+            format!(
+                "mine -I{sdks}/{hash}/guest-sdk/c {sdks}/{hash}/guest-sdk {sdks}/short/guest-sdk /x/{old}/guest-sdk"
+            )
+        };
+        place.write("local/sdk", &text(old));
+        let settings = BuildSettings { sdk: Some(sdks.join(new)), ..place.settings() };
+        Copied.build(&place.dir(), &settings, &mut |_| ()).unwrap();
+        assert_eq!(std::fs::read_to_string(place.dir().join("local/sdk")).unwrap(), text(new));
     }
 
     #[test]

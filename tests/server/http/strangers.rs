@@ -106,7 +106,8 @@ fn probes_answer_without_a_token_and_say_nothing() {
         let reply = web.request(path, &[("Authorization", "")], "");
         assert_eq!((reply.status, reply.body.as_str()), (200, "ok"), "{path}");
     }
-    assert_eq!(web.request("POST /healthz", &[], "").status, 405);
+    let refused = web.request("POST /healthz", &[], "");
+    assert_eq!((refused.status, refused.header("allow").as_deref()), (405, Some("GET, HEAD")));
 }
 
 #[test]

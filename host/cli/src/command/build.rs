@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -88,6 +88,7 @@ impl Build {
                 "error": error,
             })
             .to_string(),
+            // A script takes the path as it is.
             false => {
                 notes.iter().for_each(|note| show::say(&format!("note: {note}")));
                 if let Some(error) = &error {
@@ -95,9 +96,11 @@ impl Build {
                     show::say(&format!("error: {} [{}]", error.message, error.error_code));
                     return Ok(Some(exit));
                 }
-                built.wasm.display().to_string()
+                show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
             }
         };
+        // The escapes of JSON mean the same to a script.
+        let line = if self.json { show::json_for_terminals(&line) } else { line.as_str().into() };
         match writeln!(std::io::stdout(), "{line}") {
             Ok(()) => Ok(Some(exit)),
             Err(error) => show::closed(error).map(|_| None),

@@ -71,6 +71,14 @@ pub(super) struct GrantOptions {
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     #[serde(default)]
     allow_tool: Vec<String>,
+    /// Let the tool read the folder that the user of a bundle chose. The path is taken as it is, with commas and `=`
+    #[arg(long, value_name = "CHOSEN", hide = true)]
+    #[serde(default)]
+    chosen_read: Vec<String>,
+    /// Let the tool read and change the folder that the user of a bundle chose
+    #[arg(long, value_name = "CHOSEN", hide = true)]
+    #[serde(default)]
+    chosen_write: Vec<String>,
     /// Keep a path closed, whatever is allowed
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
@@ -88,6 +96,10 @@ pub(super) struct GrantOptions {
     name_server: Vec<SocketAddr>,
 }
 
+/// The options with which a bundle passes on the folders that its user chose.
+pub(super) const CHOSEN_READ: &str = "--chosen-read";
+pub(super) const CHOSEN_WRITE: &str = "--chosen-write";
+
 impl GrantOptions {
     /// Applies these options to the network settings.
     pub(super) fn reach(&self, network: &mut NetworkSettings) {
@@ -102,7 +114,22 @@ impl GrantOptions {
         for word in GrantWord::ALL {
             self.specs(word).iter().try_for_each(|spec| grants.add(word, spec, &Provenance::COMMAND_LINE))?;
         }
+        for (option, word, folder) in self.chosen() {
+            // One that is there is granted as a whole, even if its name has a `=`.
+            let is_whole = Path::new(folder).is_absolute() && Path::new(folder).is_dir();
+            anyhow::ensure!(
+                is_whole || !guard!("chosen_folder"),
+                "{option}={folder} is not the absolute path of a folder; choose a folder that exists"
+            );
+            grants.add(word, folder, &Provenance::COMMAND_LINE)?;
+        }
         Ok(())
+    }
+
+    /// The folders that the user of a bundle chose, each with its option.
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, GrantWord, &str)> {
+        let read = self.chosen_read.iter().map(|folder| (CHOSEN_READ, GrantWord::Read, folder.as_str()));
+        read.chain(self.chosen_write.iter().map(|folder| (CHOSEN_WRITE, GrantWord::Write, folder.as_str())))
     }
 
     /// These options as they would be typed on another machine. Fails if a value is not understood, or leads to a place
@@ -110,6 +137,9 @@ impl GrantOptions {
     pub(super) fn typed(&self) -> anyhow::Result<Vec<String>> {
         let mut typed = Vec::new();
         let mut grants = Grants::default();
+        if let Some((option, ..)) = self.chosen().next() {
+            anyhow::bail!("{option} is for the user of a bundle: grant a folder of this machine with --allow-read");
+        }
         for word in GrantWord::ALL {
             for spec in self.specs(word) {
                 let place = spec.split_once('=').map_or(spec.as_str(), |(place, _)| place);

@@ -83,7 +83,7 @@ pub(super) fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &
             refused(refusal);
             Ok(())
         }
-        (None, None) => writeln!(io::stdout(), "{made}"),
+        (None, None) => writeln!(io::stdout(), "{}", printable(made, io::stdout().is_terminal())),
     };
     printed.map(|()| exit).or_else(closed)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -230,9 +230,7 @@ impl Routes {
         }
         match self.server.offering().telemetry.as_ref().and_then(|telemetry| telemetry.prometheus()) {
             None => plain(StatusCode::NOT_FOUND, "this server has no metrics; telemetry.metrics = true turns them on"),
-            Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => {
-                plain(StatusCode::METHOD_NOT_ALLOWED, "GET only")
-            }
+            Some(_) if !matches!(*request.method(), Method::GET | Method::HEAD) => get_only(),
             Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into()),
         }
     }
@@ -241,7 +239,9 @@ impl Routes {
     async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
         let Some(principal) = self.tokens.bearer(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
-            return Err(problem(&Problem::new(401, "unauthorized", why)).into());
+            let mut refused = problem(&Problem::new(401, "unauthorized", why));
+            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return Err(refused.into());
         };
         let request = self.admit(principal, request, client).await?;
         Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))
@@ -429,8 +429,14 @@ fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
     match (request.method(), well) {
         (&Method::GET | &Method::HEAD, true) => plain(StatusCode::OK, "ok"),
         (&Method::GET | &Method::HEAD, false) => plain(StatusCode::SERVICE_UNAVAILABLE, "ending"),
-        _ => plain(StatusCode::METHOD_NOT_ALLOWED, "GET only"),
+        _ => get_only(),
     }
+}
+
+fn get_only() -> Response<Answer> {
+    let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only");
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refused
 }
 
 fn without_token() -> Response<Answer> {

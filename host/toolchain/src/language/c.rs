@@ -1,8 +1,6 @@
 //! C, and what C++ and Zig share with it: Zig's compiler, the SDK's functions, and the world of a component.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +12,7 @@ use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
 use super::File;
-use super::fetched::{Fetched, every_name};
+use super::fetched::{Fetched, every_name, reached};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
 pub(in super::super) static ZIG: Room = Room {
@@ -145,44 +143,29 @@ pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<String>
     Ok(found)
 }
 
-/// Maximum number of files that are looked at for what they include, and bytes of each that are read.
-const INCLUDING_MAX: usize = 1000;
-const INCLUDING_BYTES_MAX: u64 = 1 << 20;
-
-/// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"`, and the headers
-/// that those name. A path that a macro makes is not found.
+/// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"` or Zig's
+/// `@cInclude("../shared/a.h")`, and the headers that those name. A path that a macro makes is not found.
 pub(super) fn included(dir: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut open: Vec<PathBuf> =
-        project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
-    let mut seen = BTreeSet::new();
-    while let Some(file) = open.pop() {
-        let Ok(file) = file.canonicalize() else { continue };
-        if seen.len() == INCLUDING_MAX || !file.is_file() || !seen.insert(file.clone()) {
-            continue;
-        }
+    let sources = project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
+    reached(dir, sources, |file, text| {
         let folders = [file.parent().unwrap_or(dir), dir];
-        let text = beginning(&file);
-        let named = text.lines().filter_map(included_in);
-        open.extend(named.flat_map(|name| folders.map(|folder| folder.join(name))));
-    }
-    seen.into_iter().filter(|file| !file.starts_with(dir)).collect()
+        text.lines().flat_map(included_in).flat_map(|name| folders.map(|folder| folder.join(name))).collect()
+    })
 }
 
-/// The path in a line that includes a file.
-fn included_in(line: &str) -> Option<&str> {
+/// The paths in a line that includes files.
+fn included_in(line: &str) -> Vec<&str> {
+    let of_zig = ["@cInclude(", "@import("].into_iter().flat_map(move |function| line.split(function).skip(1));
+    let of_zig = of_zig.filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0));
+    of_zig.chain(directive(line)).collect()
+}
+
+/// The path of the preprocessor's directive in a line.
+fn directive(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
     let end = if rest.starts_with('<') { '>' } else { '"' };
     let name = rest.strip_prefix(['<', '"'])?;
     Some(name.split_once(end)?.0)
-}
-
-/// As much of a file as is looked at; empty if it cannot be read.
-fn beginning(file: &Path) -> String {
-    let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file);
-    // A read that fails leaves what came before it.
-    let _ = opened.and_then(|opened| opened.take(INCLUDING_BYTES_MAX).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Where `make` and editors find the SDK.

@@ -1,5 +1,7 @@
 //! The languages whose toolchain toolcell fetches, each as one row: all but Rust.
 
+use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -39,6 +41,38 @@ pub(super) fn every_name(_: &str) -> Option<&'static str> {
 /// Of a language whose builds read the project alone.
 pub(super) fn nothing(_: &Path) -> Vec<PathBuf> {
     Vec::new()
+}
+
+/// Maximum number of files that are looked at for what they name, of files that all of them name, and of bytes of each
+/// that are read: a project is looked at before its user agreed to anything.
+const REACHED_MAX: usize = 1000;
+const NAMED_MAX: usize = 100_000;
+const NAMING_BYTES_MAX: u64 = 1 << 20;
+
+/// The files outside of `dir` that the files `first` name, and those that these name. `named`: the files that a file with
+/// this text names, whether they exist or not.
+pub(super) fn reached(dir: &Path, first: Vec<PathBuf>, named: impl Fn(&Path, &str) -> Vec<PathBuf>) -> Vec<PathBuf> {
+    let (mut open, mut seen, mut room) = (first, BTreeSet::new(), NAMED_MAX);
+    while let Some(file) = open.pop() {
+        let Ok(file) = file.canonicalize() else { continue };
+        if seen.len() == REACHED_MAX || !file.is_file() || !seen.insert(file.clone()) {
+            continue;
+        }
+        let mut more = named(&file, &beginning(&file));
+        more.truncate(room);
+        room -= more.len();
+        open.append(&mut more);
+    }
+    seen.into_iter().filter(|file| !file.starts_with(dir)).collect()
+}
+
+/// As much of a file as is looked at; empty if it cannot be read.
+fn beginning(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file);
+    // A read that fails leaves what came before it.
+    let _ = opened.and_then(|opened| opened.take(NAMING_BYTES_MAX).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Language for Fetched {
@@ -100,7 +134,7 @@ impl Language for Fetched {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{c, cpp, go, zig};
+    use super::super::{c, cpp, go, javascript, typescript, zig};
     use super::*;
     use crate::project::write;
     use crate::sources::Listing;
@@ -133,6 +167,11 @@ mod tests {
         for (name, text) in [
             ("tool/tool.c", tool),
             ("tool/tool.cpp", tool),
+            ("tool/tool.zig", "const own = @import(\"deep/own.zig\");\n"),
+            (
+                "tool/deep/own.zig",
+                "const c = @cImport({ @cInclude(\"../shared/c.h\"); @cInclude(\"../../shared/a.h\"); });\n",
+            ),
             ("tool/deep/own.h", "#include <../shared/c.h>\n#include \"own.h\"\n"),
             ("shared/a.h", "#pragma once\n#include \"b.h\"\n"),
             ("shared/b.h", "#include \"a.h\"\n#include \"/none/x.h\"\n"),
@@ -141,12 +180,54 @@ mod tests {
         ] {
             write(&place.join(name), text).unwrap();
         }
-        for language in [&c::C, &cpp::CPP] {
+        for language in [&c::C, &cpp::CPP, &zig::LANGUAGE] {
             let found = sources(language, &dir);
             let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
             let expected = ["a.h", "b.h", "c.h"].map(|name| place.join("shared").join(name));
             assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
         }
+    }
+
+    #[test]
+    fn a_configuration_of_typescript_counts_with_those_that_it_extends() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let dir = place.join("tool");
+        let config = "{ // why\n  \"extends\" : [ \"../shared/base\", \"kit/strict.json\", \"./own.json\", ],\n}";
+        for (name, text) in [
+            ("tool/tsconfig.json", config),
+            ("tool/jsconfig.json", config),
+            ("tool/own.json", "{}"),
+            ("shared/base.json", "{\"extends\":\"..\\/last.json\",\"compilerOptions\":{\"paths\":{}}}"),
+            ("shared/other.json", ""),
+            ("last.json", "{ \"extends\": \"./shared/base.json\" }"),
+            ("node_modules/kit/strict.json", ""),
+            ("node_modules/kit/loose.json", ""),
+        ] {
+            write(&place.join(name), text).unwrap();
+        }
+        for language in [&typescript::TYPESCRIPT, &javascript::JAVASCRIPT] {
+            let found = sources(language, &dir);
+            let elsewhere: Vec<_> = found.iter().filter(|path| !path.starts_with(&dir)).collect();
+            let expected =
+                ["last.json", "node_modules/kit/strict.json", "shared/base.json"].map(|name| place.join(name));
+            assert_eq!(elsewhere, expected.iter().collect::<Vec<_>>(), "{}", language.name);
+        }
+    }
+
+    #[test]
+    fn a_project_that_names_countless_files_delays_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in 0..2000 {
+            write(&dir.join(format!("{name}.h")), "").unwrap();
+        }
+        let asked = std::cell::Cell::new(0);
+        let found = reached(Path::new("/none"), vec![dir.join("0.h")], |_, _| {
+            asked.set(asked.get() + 1);
+            (0..2000).map(|name| dir.join(format!("{name}.h"))).collect()
+        });
+        assert_eq!((found.len(), asked.get()), (REACHED_MAX, REACHED_MAX));
     }
 
     #[test]

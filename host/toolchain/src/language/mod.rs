@@ -20,7 +20,7 @@ pub(super) use c::{ZIG, program as zig_program};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::build::{BuildSettings, Built};
 use super::find::Search;
@@ -238,7 +238,6 @@ pub fn no_project(dir: &Path) -> String {
 
 /// Builds the project in `dir`, in its own language.
 pub fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
-    use anyhow::Context as _;
     let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
     match Lang::of(&dir) {
         Some(lang) => lang.0.build(&dir, settings, say),
@@ -264,6 +263,42 @@ pub(super) fn made_in(dir: &Path) -> Vec<PathBuf> {
     let Some(lang) = Lang::of(dir).filter(|lang| lang.name() != rust::Rust.name()) else { return Vec::new() };
     let names = lang.0.made_beside().iter().map(|name| name.strip_prefix("./").unwrap_or(name));
     names.chain([OUTPUT]).map(|name| dir.join(name)).collect()
+}
+
+/// Makes the local files of a project, as far as it has them, lead to the SDK of this toolcell: tests and editors would
+/// otherwise use that of an older one. What the user wrote into them stays.
+pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path) -> Result<()> {
+    let sdk = std::path::absolute(sdk).context("cannot find the SDK")?;
+    for (path, _) in language.local_files(&sdk)? {
+        let file = dir.join(path);
+        if !std::fs::symlink_metadata(&file).is_ok_and(|found| found.is_file()) {
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let renewed = with_sdk(&text, &sdk).unwrap_or_default();
+        if !renewed.is_empty() {
+            super::record::replace(&file, renewed.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// `text` with the folder `sdk` in place of each folder beside it that has another version of the SDK: their names are
+/// hashes. `None` for a folder that is not UTF-8.
+fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
+    const INSIDE: &str = "/guest-sdk";
+    let (name, beside) = (sdk.file_name()?.to_str()?, format!("{}/", sdk.parent()?.to_str()?));
+    let mut parts = text.split(beside.as_str());
+    let mut made = parts.next()?.to_owned();
+    for part in parts {
+        let is_hash = |old: &str| old.len() == name.len() && old.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let (folder, rest) = match part.split_once(INSIDE) {
+            Some((old, rest)) if is_hash(old) => (name, format!("{INSIDE}{rest}")),
+            _ => ("", part.to_owned()),
+        };
+        made.extend([beside.as_str(), folder, rest.as_str()]);
+    }
+    Some(made)
 }
 
 /// Writes the files of a project that belong to this machine alone, where they are missing. Returns them.

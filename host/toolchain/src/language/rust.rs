@@ -12,7 +12,7 @@ use super::super::sources::Scope;
 use super::super::survey::{self, Finding};
 use super::super::{Say, c_code, sdk};
 use super::c::ZIG;
-use super::{File, Language};
+use super::{File, Language, renew_local_files};
 
 pub(super) struct Rust;
 
@@ -176,6 +176,9 @@ impl Language for Rust {
     }
 
     fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
+        if let Some(sdk) = &settings.sdk {
+            renew_local_files(self, dir, sdk)?;
+        }
         build::build(dir, settings, say)
     }
 

@@ -10,7 +10,7 @@ use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
 use super::File;
-use super::fetched::{Fetched, every_name, nothing};
+use super::fetched::{Fetched, every_name, reached};
 
 const TOOL: &[File] = &[
     ("package.json", include_str!("../template/typescript/package.json")),
@@ -79,7 +79,7 @@ pub(super) static TYPESCRIPT: Fetched = Fetched {
     room: &ROOM,
     made_beside: MADE_BESIDE,
     steering: STEERING,
-    beside: nothing,
+    beside: extended,
     compile,
 };
 
@@ -88,6 +88,48 @@ pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 
 /// What esbuild and tsc read from a project's folder and those above it.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
+
+/// Maximum number of configurations that one names; each can mean several files.
+const EXTENDED_MAX: usize = 1000;
+
+/// The configurations elsewhere that those of a project extend: `"extends": "../shared/tsconfig.base.json"`, a list of
+/// such paths, or the name of a package.
+pub(super) fn extended(dir: &Path) -> Vec<PathBuf> {
+    let own = |folder: &Path| ["tsconfig.json", "jsconfig.json"].map(|name| folder.join(name));
+    reached(dir, dir.ancestors().flat_map(own).collect(), |file, text| {
+        let folder = file.parent().unwrap_or(dir);
+        named_in(text).iter().take(EXTENDED_MAX).flat_map(|name| candidates(folder, name)).collect()
+    })
+}
+
+/// The texts behind each `"extends":` of a configuration, which is JSON with comments and trailing commas.
+fn named_in(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for rest in text.split("\"extends\"").skip(1) {
+        let Some(value) = rest.trim_start().strip_prefix(':') else { continue };
+        let value = value.trim_start();
+        let end = if value.starts_with('[') { value.find(']') } else { value.find([',', '}', '\n']) };
+        let value = end.and_then(|end| value.get(..end)).unwrap_or(value);
+        // Every second part is between quotes.
+        found.extend(value.split('"').skip(1).step_by(2).map(|name| name.replace("\\/", "/")));
+    }
+    found
+}
+
+/// The files that `name` can mean in a configuration in `folder`.
+fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let is_path = name.starts_with(['.', '/']);
+    let places: Vec<PathBuf> = match is_path {
+        true => vec![folder.join(name)],
+        false => folder.ancestors().map(|above| above.join("node_modules").join(name)).collect(),
+    };
+    let spellings = |place: PathBuf| {
+        let mut json = place.clone().into_os_string();
+        json.push(".json");
+        [PathBuf::from(json), place.join("tsconfig.json"), place.join("package.json"), place]
+    };
+    places.into_iter().flat_map(spellings).collect()
+}
 
 /// Modules that lead to the SDK's, for editors and for tests that run natively.
 pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {

@@ -9,8 +9,8 @@ use super::super::Say;
 use super::super::make::Job;
 use super::super::sdk::files;
 use super::File;
-use super::c::{WORLD, ZIG, include, local_files, note_program, sdk_sources, zig};
-use super::fetched::{Fetched, every_name, nothing};
+use super::c::{WORLD, ZIG, include, included, local_files, note_program, sdk_sources, zig};
+use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
     ("tool.zig", include_str!("../template/zig/tool.zig")),
@@ -32,7 +32,7 @@ pub(super) static LANGUAGE: Fetched = Fetched {
     room: &ZIG,
     made_beside: &["./target", ".zig-cache", "zig-out"],
     steering: &[],
-    beside: nothing,
+    beside: |dir| included(dir, "zig"),
     compile,
 };
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::options::{CHOSEN_READ, CHOSEN_WRITE};
+
 /// The version of the bundle format whose clients know `user_config` and `platform_overrides`; later ones add runtimes.
 const MANIFEST_VERSION: &str = "0.3";
 const SERVER_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
@@ -29,9 +31,9 @@ impl AskedFolder {
         self.title.trim().chars().map(fit).collect()
     }
 
-    /// The option of `toolcell mcp`. The client replaces the variable.
+    /// The option of `toolcell mcp`. The client replaces the variable; a comma in the path must not begin another grant.
     fn option(&self) -> String {
-        let option = if self.writable { "--allow-write" } else { "--allow-read" };
+        let option = if self.writable { CHOSEN_WRITE } else { CHOSEN_READ };
         format!("{option}=${{user_config.{}}}", self.key())
     }
 
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn a_folder_becomes_a_variable_and_long_texts_are_cut() {
         let folder = AskedFolder { title: "My notes, 2".to_owned(), writable: true };
-        assert_eq!(folder.option(), "--allow-write=${user_config.my_notes__2}");
+        assert_eq!(folder.option(), "--chosen-write=${user_config.my_notes__2}");
         assert_eq!(short("x"), "x");
         assert_eq!(short(&"é".repeat(101)).chars().count(), 100);
     }

@@ -14,6 +14,7 @@ use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, Tra
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 
+use crate::call::name_too_long;
 use crate::calls::Place as CallPlace;
 use crate::http::problem::Problem;
 use crate::trace::of_headers;
@@ -91,6 +92,10 @@ pub(super) async fn create(
     let is_lines = is_media_type(&headers, &[ARRAY, LINES])? == LINES;
     let lease = caller.reserve(text(&body)?).await?;
     let calls = read_batch(text(&body)?, is_lines);
+    let calls = calls.and_then(|calls| {
+        let long = calls.iter().find_map(|call| name_too_long(&call.tool));
+        long.map_or(Ok(calls), Err)
+    });
     let calls = calls.map_err(|why| Problem::new(422, "batch_invalid", format!("cannot read the batch: {why}")))?;
     drop(body);
     let room = room(&caller, calls.len())?;

@@ -13,6 +13,7 @@ use toolcell_core::record::{AbortReason, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
 
 use crate::Away;
+use crate::call::name_too_long;
 use crate::http::problem::Problem;
 use crate::tasks::Recorded;
 use crate::trace::of_headers;
@@ -135,6 +136,9 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Proble
     let invalid = |why: &str| Err(Problem::new(400, "body_invalid", format!("cannot read the body: {why}")));
     if timeout_ms == Some(0) {
         return invalid("timeout_ms is at least 1");
+    }
+    if let Some(why) = name_too_long(&tool) {
+        return invalid(&why);
     }
     if native_call_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX) {
         return invalid("native_call_id has 1 to 256 bytes");

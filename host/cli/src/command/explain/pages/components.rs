@@ -56,6 +56,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Make it yours alone (`chmod 600`), or remove it so that a new one is made.",
     },
     Page {
+        code: "compile_crash",
+        origins: &[Call(SandboxViolation)],
+        means: "The compiler crashed on the component.",
+        cause: "The component nests deeper than the compiler's stack allows, or finds an error of the compiler.",
+        remedy: "Build it with less deeply nested types and code; do not trust one that you did not build.",
+    },
+    Page {
         code: "compile_limit",
         origins: &[Call(SandboxViolation)],
         means: "Compiling the component takes too much.",
