@@ -208,7 +208,11 @@ fn a_credential_helper_is_asked_if_the_configuration_names_it() {
     push().exits(0);
     std::fs::write(&helper, "#!/bin/sh\necho a-password >&2\necho a-password\nexit 1\n").unwrap();
     let failed = push().exits(2);
-    assert!(failed.stderr.contains("docker-credential-test, which docker's config.json names, failed with"), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("docker-credential-test, which docker's config.json names, failed with"),
+        "{}",
+        failed.stderr
+    );
     assert!(!failed.stderr.contains("a-password"), "{}", failed.stderr);
 }
 

@@ -186,8 +186,9 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     }
     let program = format!("docker-credential-{name}");
     let failed = |why: &str| {
-        let message =
-            format!("the credential helper {program}, which docker's config.json names, {why}; correct that entry, or log in again");
+        let message = format!(
+            "the credential helper {program}, which docker's config.json names, {why}; correct that entry, or log in again"
+        );
         Refusal::new(ErrorClass::CredentialMissing, "credential_helper_failed", message)
     };
     let found = on_path(&program).ok_or_else(|| failed("is in no absolute folder of PATH"))?;
