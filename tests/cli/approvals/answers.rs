@@ -56,12 +56,9 @@ fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_ask
     };
     let (old, young) = (ended_call("old"), ended_call("young"));
     let store = rusqlite::Connection::open(place.home.join("journal/journal.db")).unwrap();
-    let day = 24 * 60 * 60 * 1_000_i64;
-    for (id, days) in [(&old, 98), (&young, 82)] {
-        let earlier =
-            "UPDATE approvals SET asked_at = asked_at - ?2, expires_at = expires_at - ?2 WHERE invocation = ?1";
-        assert_eq!(store.execute(earlier, rusqlite::params![id, days * day]).unwrap(), 1);
-    }
+    let days = 98 * 24 * 60 * 60 * 1_000_i64;
+    let earlier = "UPDATE approvals SET asked_at = asked_at - ?2, expires_at = expires_at - ?2 WHERE invocation = ?1";
+    assert_eq!(store.execute(earlier, rusqlite::params![old, days]).unwrap(), 1);
     let (child, open) = place.waiting("open", &[]);
     kill(child);
     let mut left: Vec<String> = place.list(&["--all"]).into_iter().map(|(id, _)| id).collect();

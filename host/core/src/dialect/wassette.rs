@@ -60,7 +60,7 @@ pub fn ceiling(policy: &Value) -> Result<Ceiling, String> {
     match given(permissions, "resources") {
         Some(limits) if limits.as_object().is_none_or(|limits| !limits.is_empty()) => {
             Err("permissions.resources: a component does not set its limits here; remove it, and set those of its calls, such \
-                 as --max-memory"
+                 as --memory"
                 .to_owned())
         }
         _ => Ok(ceiling),
