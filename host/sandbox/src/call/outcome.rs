@@ -67,7 +67,8 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
     Ok(match outcome {
         Outcome::Success(success) => GuestOutcome::Success(output(success)),
         Outcome::Text(text) => GuestOutcome::Success(GuestOutput {
-            content: serde_json::json!([{ "type": "text", "text": text }]).to_string(),
+            // A document of its own would take longer than the rest of this.
+            content: format!(r#"[{{"type":"text","text":{}}}]"#, serde_json::Value::String(text)),
             ..GuestOutput::default()
         }),
         Outcome::Json(value) => GuestOutcome::Success(GuestOutput {
