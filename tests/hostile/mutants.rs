@@ -307,7 +307,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("url_queries", &[], &["cli::install::web::a_query", "unit:reference::tests::what_is_no_reference"]),
     ("url_spellings", &[], &["unit:trust::tests::no_spelling"]),
     ("lock_patience", &[], &["unit:place::tests::a_lock_that_another_keeps"]),
-    ("lock_settled", &[], &["unit:place::tests::many_changes_at_once"]),
+    ("lock_settled", &[], &["unit:place::tests::many_changes_at_once", "unit:place::tests::a_process_that_confirms"]),
     ("lock_room", &[], &["unit:place::tests::a_lock_that_could_not_be_read"]),
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
     ("reserved_names", &[], &["cli::install::impostors::a_lock_that_was_changed"]),

@@ -10,7 +10,7 @@ use toolcell_install::registry::{Credentials, RegistrySettings};
 
 use super::{ConfigFile, Word};
 
-/// `[registry]`: an error in a project's file.
+/// `[registry]`: an error in any file but the user's own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistrySection {
@@ -26,13 +26,12 @@ pub struct RegistrySection {
 ///
 /// # Errors
 ///
-/// Words that cannot be applied, and the file of a project, which could send credentials over a network in clear.
+/// Words that cannot be applied, and any file but the user's own: that of a project could send credentials over a network in
+/// clear, and one that an option names has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
     let RegistrySection { plain_http, certificates, timeout } = &file.registry;
     ensure!(
-        file.registry == RegistrySection::default()
-            || source != RuleSource::ProjectSettings
-            || !guard!("registry_source"),
+        file.registry == RegistrySection::default() || source == RuleSource::UserSettings || !guard!("registry_source"),
         "{}: [registry] is for your own toolcell.toml, because it says whom your credentials are sent to; remove it here",
         file.path.display()
     );
@@ -84,9 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn a_project_does_not_choose_whom_credentials_are_sent_to() {
+    fn the_users_own_file_alone_chooses_whom_credentials_are_sent_to() {
         assert!(of(RuleSource::ProjectSettings, "").is_ok());
-        let error = of(RuleSource::ProjectSettings, "[registry]\nplain_http = [\"a.lan\"]").unwrap_err();
-        assert!(error.to_string().contains("is for your own toolcell.toml"), "{error}");
+        for source in [RuleSource::ProjectSettings, RuleSource::FlagSettings] {
+            let error = of(source, "[registry]\nplain_http = [\"a.lan\"]").unwrap_err();
+            assert!(error.to_string().contains("is for your own toolcell.toml"), "{error}");
+        }
     }
 }

@@ -60,10 +60,10 @@ impl Draft {
     }
 }
 
-/// Locks `file` for this process. Other processes may have it until `until`.
-fn wait_for(file: &File, name: &str, until: Instant) -> io::Result<()> {
+/// Locks a file with `lock`, for this process. Other processes may have it until `until`.
+fn wait_for(lock: impl Fn() -> Result<(), TryLockError>, name: &str, until: Instant) -> io::Result<()> {
     loop {
-        match file.try_lock() {
+        match lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < until || !guard!("lock_patience") => {
                 std::thread::sleep(POLL);
@@ -223,7 +223,7 @@ impl Place {
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{DRAFT} is not a regular file")));
             }
-            wait_for(&file, DRAFT, until)?;
+            wait_for(|| file.try_lock(), DRAFT, until)?;
             // The process that had it may have made it the lock.
             let (ours, there) = (file.metadata()?, path.symlink_metadata());
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
@@ -236,8 +236,9 @@ impl Place {
     /// Waits for the process whose draft is the lock by now: it keeps it locked until it has confirmed what it wrote.
     fn wait_for_last(&self, until: Instant) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match rustix::fs::open(&self.lock, flags, Mode::empty()) {
-            Ok(last) if guard!("lock_settled") => wait_for(&File::from(last), lock::FILE_NAME, until),
+        match rustix::fs::open(&self.lock, flags, Mode::empty()).map(File::from) {
+            // Shared, because NFS gives no other lock of a file that is open to read.
+            Ok(last) if guard!("lock_settled") => wait_for(|| last.try_lock_shared(), lock::FILE_NAME, until),
             // The next reader says why it cannot be read.
             _ => Ok(()),
         }
@@ -296,10 +297,16 @@ impl Installed {
         owners
     }
 
-    /// Takes `name` out of the lock. Returns what it stood for.
+    /// Whether the lock has `name`, or this user has confirmed it and it was taken out of the lock by other means.
+    pub fn has(&self, name: &str) -> bool {
+        self.lock.0.contains_key(name) || self.knows(name)
+    }
+
+    /// Takes `name` out of the lock, and out of what was confirmed. Returns what it stood for.
     pub fn remove(&mut self, name: &str) -> Option<Entry> {
+        let last = self.last(name).cloned();
         self.confirmed.retain(|known| known.name != name);
-        self.lock.0.remove(name)
+        self.lock.0.remove(name).or(last)
     }
 
     fn unchanged(&self, name: &str, before: Option<&Entry>) -> Result<(), Refusal> {
@@ -531,6 +538,31 @@ mod tests {
         assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(Err(io::ErrorKind::TimedOut)));
         drop(kept);
         test.put(&entry("a"), None).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_confirms_is_waited_for_and_readers_are_not() {
+        let test = Test::new();
+        test.put(&entry("a"), None).unwrap();
+        let soon = || Instant::now() + Duration::from_millis(50);
+        let last = File::open(test.place.file()).unwrap();
+        last.lock().unwrap();
+        assert_eq!(test.place.wait_for_last(soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        last.unlock().unwrap();
+        last.lock_shared().unwrap();
+        test.place.wait_for_last(soon()).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_was_taken_out_of_the_lock_by_other_means_can_be_removed() {
+        let test = Test::new();
+        let a = entry("a");
+        test.put(&a, None).unwrap();
+        std::fs::remove_file(test.place.file()).unwrap();
+        let mut installed = test.place.read().unwrap();
+        assert!(installed.has("a") && !installed.has("b"));
+        assert_eq!((installed.remove("a"), installed.remove("b")), (Some(a), None));
+        assert!(!installed.has("a") && installed.confirmed().is_empty());
     }
 
     #[test]

@@ -161,7 +161,8 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
         None if after != before && guard!("unordered_versions") => {
             return Ok(vec![Change::Unordered { before: before.clone(), after: after.clone() }]);
         }
-        _ => return Ok(Vec::new()),
+        Some(Ordering::Greater) => return Ok(Vec::new()),
+        _ => return signed_earlier(old, new).map_or(Ok(Vec::new()), Err),
     }
     if old.signer.is_some() && guard!("downgrades") {
         let message = format!(
@@ -177,11 +178,11 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
     Ok(vec![Change::Older { before: before.clone(), after: after.clone() }])
 }
 
-/// The refusal of what was signed before what is installed, by the same signer, if the installed one has no version that
-/// could tell.
+/// The refusal of other bytes that the same signer signed before what is installed, where no version tells which is the
+/// older one.
 fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
     let (before, after) = (old.signed_at?, new.signed_at?);
-    let is_older = after < before && old.digest != new.digest && old.signer == new.signer;
+    let is_older = after < before && old.component != new.component && old.signer == new.signer;
     if !is_older || !guard!("signing_times") {
         return None;
     }
@@ -312,7 +313,7 @@ mod tests {
     fn without_a_version_the_time_of_the_signature_tells_which_is_older() {
         let of = |signed_at: Option<i64>, bytes: &[u8]| {
             version(|entry| {
-                (entry.version, entry.signed_at, entry.digest) = (None, signed_at, Digest::of(bytes));
+                (entry.version, entry.signed_at, entry.component) = (None, signed_at, Digest::of(bytes));
             })
         };
         let installed = of(Some(200), b"installed");
@@ -324,6 +325,27 @@ mod tests {
         let mut by_another = of(Some(100), b"older");
         by_another.entry.signer = None;
         assert_eq!(kinds(&Plan::new(Some(&installed), &by_another).unwrap()), ["signer"]);
+        // The same bytes from elsewhere, such as a file of a registry, are no older version.
+        let mut elsewhere = of(Some(100), b"installed");
+        elsewhere.entry.digest = Digest::of(b"another manifest");
+        assert!(!Plan::new(Some(&installed), &elsewhere).unwrap().asks());
+    }
+
+    #[test]
+    fn of_two_builds_of_one_version_the_one_that_was_signed_earlier_is_older() {
+        let of = |number: &str, signed_at: i64, bytes: &[u8]| {
+            version(|entry| {
+                entry.version = Some(number.to_owned());
+                (entry.signed_at, entry.component) = (Some(signed_at), Digest::of(bytes));
+            })
+        };
+        for number in ["0.1.0", "nightly"] {
+            let installed = of(number, 200, b"installed");
+            assert_eq!(Plan::new(Some(&installed), &of(number, 100, b"older")).unwrap_err().code, "downgrade");
+            assert!(!Plan::new(Some(&installed), &of(number, 300, b"newer")).unwrap().asks());
+        }
+        // A higher number counts, whenever it was signed.
+        assert!(!Plan::new(Some(&of("0.1.0", 200, b"installed")), &of("0.2.0", 100, b"next")).unwrap().asks());
     }
 
     #[test]

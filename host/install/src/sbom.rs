@@ -157,8 +157,10 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
             let mut words = need.split(' ');
             let (name, version, source) = (words.next().unwrap_or_default(), words.next(), words.next());
             let source = source.map(|source| source.trim_matches(['(', ')']));
+            // The package has the commit of a repository after `#`, and what needs it does not.
+            let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
             let is = |one: &toml::Value, name: &str, wanted: Option<&str>| {
-                wanted.is_none() || field(one, name).as_deref() == wanted
+                wanted.is_none_or(|wanted| field(one, name).is_some_and(|found| plain(&found) == plain(wanted)))
             };
             let named = by_name.get(name).into_iter().flatten();
             for one in named.copied().filter(|one| is(one, "version", version) && is(one, "source", source)) {
@@ -241,7 +243,7 @@ mod tests {
             name = "tool"
             version = "0.1.0"
             dependencies = ["a 1.0.0 (registry+https://github.com/rust-lang/crates.io-index)", "b", "c",
-                "a 1.0.0 (git+https://example.org/a#00)"]
+                "a 1.0.0 (git+https://example.org/a)"]
             [[package]]
             name = "a"
             version = "1.0.0"

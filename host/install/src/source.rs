@@ -47,13 +47,15 @@ pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
 /// Maximum length of a version, in bytes.
 const VERSION_MAX: usize = 128;
 
+/// Whether `text` can be a version: a short word, because locks keep it, and messages repeat it.
+pub fn is_version(text: &str) -> bool {
+    text.len() <= VERSION_MAX && !text.chars().any(|c| c.is_whitespace() || deceives(c))
+}
+
 impl Resolved {
-    /// The version that the publisher gives, if it is a short word: locks keep it, and messages repeat it. Untrusted, unless
-    /// the manifest is signed.
+    /// The version that the publisher gives, if it is one. Untrusted, unless the manifest is signed.
     pub fn version(&self) -> Option<&str> {
-        let version = self.annotations.get(VERSION_ANNOTATION)?;
-        let is_word = |text: &str| !text.chars().any(|c| c.is_whitespace() || deceives(c));
-        (version.len() <= VERSION_MAX && is_word(version)).then_some(version.as_str())
+        self.annotations.get(VERSION_ANNOTATION).map(String::as_str).filter(|version| is_version(version))
     }
 
     /// What is written into the lock, if it is known before the component is fetched: the manifest's digest, or the

@@ -159,13 +159,7 @@ impl TrustPolicy {
 fn names(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Registry(registry) => vec![plain_repository(&registry.host, &registry.repository)],
-        Reference::Url(url) => {
-            let mut url = url.clone();
-            let host = url.host_str().map(|host| host.trim_end_matches('.').to_owned());
-            // A host that cannot be set stays as it is written.
-            let _ = url.set_host(host.as_deref());
-            spellings(&url)
-        }
+        Reference::Url(url) => spellings(url),
         Reference::Path(path) => {
             let spelt = plain_path(path);
             let linked = path.canonicalize().ok().filter(|linked| *linked != spelt);

@@ -61,9 +61,12 @@ fn a_lock_that_was_changed_gives_no_name_away() {
     fs::write(&lock, good).unwrap();
     call(&place, "safe", 0);
     call(&place, "./impostor.wasm", 3);
-    // The user takes the name back.
+    // The user takes the name back, also from a lock that was deleted.
+    fs::remove_file(&lock).unwrap();
+    call(&place, "./impostor.wasm", 3);
     place.run(&["remove", "safe"]).exits(0);
     call(&place, "./impostor.wasm", 0);
+    assert!(place.run(&["remove", "safe"]).exits(2).stderr.contains("[not_installed]"));
 }
 
 #[test]

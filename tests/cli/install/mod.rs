@@ -10,6 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use toolcell_core::dialect::sections::with_custom;
 
 use super::approvals::terminal::Terminal;
 use super::policy::Place;
@@ -49,6 +50,17 @@ fn tool(ran: &Ran) -> Value {
 fn stored(place: &Place, component: &Value) -> PathBuf {
     let hex = component.as_str().unwrap().strip_prefix("sha256:").unwrap();
     place.home.join("store/components").join(format!("{hex}.wasm"))
+}
+
+#[test]
+fn a_version_in_a_component_is_a_word() {
+    let place = project();
+    for (name, written, version) in [("one", "1.2.0", json!("1.2.0")), ("two", "1.2.0 signed by Debian", Value::Null)] {
+        let component = with_custom(&echoing("greet", |_| {}), "version", written.as_bytes()).unwrap();
+        fs::write(place.project.join("greet.wasm"), component).unwrap();
+        let ran = place.run(&["install", "./greet.wasm", "--name", name, "--yes", "--json"]).exits(0);
+        assert_eq!(tool(&ran)["version"], version, "{written}");
+    }
 }
 
 #[test]

@@ -206,6 +206,11 @@ fn a_credential_helper_is_asked_if_the_configuration_names_it() {
     let near = push_with(&format!(".::{}", std::env::var("PATH").unwrap())).exits(2);
     assert!(near.stderr.contains("is in no absolute folder of PATH"), "{}", near.stderr);
     push().exits(0);
+    // A file that is no program does not hide it.
+    let hidden = folder.join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    std::fs::write(hidden.join("docker-credential-test"), "").unwrap();
+    push_with(&format!("{}:{path}", hidden.display())).exits(0);
     std::fs::write(&helper, "#!/bin/sh\necho a-password >&2\necho a-password\nexit 1\n").unwrap();
     let failed = push().exits(2);
     assert!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -228,9 +229,14 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
 /// The program `name` in the folders of PATH. A relative one is in the current folder, which can be a project of others.
 fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    let mut folders =
-        std::env::split_paths(&folders).filter(|folder| folder.is_absolute() || !guard!("helper_folders"));
-    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+    let folders = std::env::split_paths(&folders);
+    let folders = folders.filter(|folder| folder.is_absolute() || !guard!("helper_folders"));
+    folders.map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
+/// Whether `file` could be run. Another file of the name does not hide the program in a later folder.
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn invalid(why: &str) -> Refusal {

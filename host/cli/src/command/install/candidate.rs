@@ -12,6 +12,7 @@ use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
 use toolcell_install::reference::Reference;
 use toolcell_install::signature::{Examined, Signed};
+use toolcell_install::source::is_version;
 use toolcell_install::store;
 use toolcell_install::verifier::{Signer, Subject};
 use toolcell_install::words::Words;
@@ -20,9 +21,6 @@ use super::offer::{self, Offer};
 use super::options::Consent;
 use super::report::{Report, State};
 use super::shop::Shop;
-
-/// Maximum length of a version, in bytes, because it is written into the lock.
-const VERSION_BYTES_MAX: usize = 256;
 
 /// What to install under a name.
 pub(super) struct Want {
@@ -217,11 +215,11 @@ impl Shop {
 }
 
 /// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
-/// URL could not be told from a newer one. What is too long for a version is none.
+/// URL could not be told from a newer one.
 fn version(obtained: &Obtained) -> Option<String> {
     let written = || component::written(&obtained.bytes, "version");
     let version = obtained.resolved.version().map(str::to_owned).or_else(written);
-    version.filter(|version| version.len() <= VERSION_BYTES_MAX)
+    version.filter(|version| is_version(version))
 }
 
 /// The refusal of `--locked`.

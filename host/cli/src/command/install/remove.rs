@@ -35,8 +35,8 @@ impl Remove {
         let _store = Store::open(home.folder())?;
         report.at(place.file());
         let known = place.read()?;
-        // All of them, or none.
-        if let Some(name) = self.names.iter().find(|name| !known.lock.0.contains_key(*name)) {
+        // All of them, or none. A name that was confirmed stays bound to its bytes, even if the lock was deleted.
+        if let Some(name) = self.names.iter().find(|name| !known.has(name)) {
             return Err(unknown(name, place.file()).into());
         }
         let mut gone = Vec::new();
