@@ -108,7 +108,7 @@ fn the_map_and_the_decisions_name_files_that_exist() {
         for word in text.split('`').skip(1).step_by(2) {
             let folder = word.split_once('/').map_or("", |(folder, _)| folder);
             let is_path = word.ends_with(".rs") || word.ends_with('/');
-            let is_named = folder == "host" || CRATES.contains(&folder);
+            let is_named = ["host", "tests"].contains(&folder) || CRATES.contains(&folder);
             if is_path && is_named && !word.contains('*') && !place(word).exists() {
                 wrong.push(format!("{page}: there is no {word}"));
             }

@@ -36,7 +36,7 @@ export class Pending {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // A call that nobody waits for is not an error of the process.
+    // The failure of a call that the caller does not await must not end the process.
     this.answer.catch(() => {});
   }
 

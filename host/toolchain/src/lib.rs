@@ -47,7 +47,7 @@ pub use survey::{Finding, State};
 pub use watch::Watch;
 
 /// The one target that guests are built for.
-pub const TARGET: &str = "wasm32-wasip2";
+const TARGET: &str = "wasm32-wasip2";
 
 /// Receives progress: one sentence, or one line of another program's progress, without a line feed.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

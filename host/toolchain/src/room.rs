@@ -173,7 +173,7 @@ pub(super) fn missing(rooms: &[&Room], search: &Search) -> Vec<String> {
 
 /// What `toolcell doctor` says of a language whose toolchain is in `rooms`.
 pub(super) fn finding(title: &str, rooms: &[&Room], search: &Search) -> Finding {
-    // Its subject begins with "the": a language that nobody uses here is no fault of the machine.
+    // Its subject begins with "the": the toolchain of a language that is not used here is no fault of the machine.
     let subject = format!("the toolchain for {title}");
     let missing: Vec<&&Room> = rooms.iter().filter(|room| !room.is_ready(search)).collect();
     let lacking = missing.iter().find_map(|room| Some((room, room.lacks(search)?)));

@@ -38,7 +38,7 @@ impl Watch {
         Some(Self { scope: record.scope, seen: record.sources })
     }
 
-    /// Waits until the sources differ, and nobody writes them. Returns a path that changed, and what happened to it.
+    /// Waits until the sources differ, and are not being written. Returns a path that changed, and what happened to it.
     pub fn wait(&mut self) -> (PathBuf, &'static str) {
         let mut before: Option<Listing> = None;
         loop {

@@ -206,7 +206,7 @@ class AsyncToolcell:
             # It says by itself that it has ended.
             return connection
         opening = loop.run_in_executor(None, self._session.open)
-        # A start that nobody waits for any more goes on, and ends with this object.
+        # A start whose caller was canceled goes on, and ends with this object.
         return await asyncio.shield(opening)
 
     async def _start(self, wanted: Wanted[T], timeout: Optional[float], progress: Any) -> AsyncCall[T]:

@@ -201,7 +201,7 @@ class Toolcell:
                     on_progress(update)
             return call.result()
         except BaseException:
-            # Such as Ctrl-C, or an error of `on_progress`: nobody waits for the call any more.
+            # Such as Ctrl-C, or an error of `on_progress`: the caller does not wait for the call any more.
             call.cancel()
             raise
 

@@ -239,9 +239,7 @@ impl Routes {
     async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
         let Some(principal) = self.tokens.bearer(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
-            let mut refused = problem(&Problem::new(401, "unauthorized", why));
-            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return Err(refused.into());
+            return Err(problem(&Problem::new(401, "unauthorized", why)).into());
         };
         let request = self.admit(principal, request, client).await?;
         Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))

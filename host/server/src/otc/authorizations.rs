@@ -118,14 +118,6 @@ impl Authorizations {
         Some(self.shown(pending))
     }
 
-    /// Ends a pending authorization. Returns whether there was one.
-    pub(super) fn end(&self, principal: &str, id: &str, status: AuthorizationStatus) -> bool {
-        let mut of_principals = self.lock();
-        let known = of_principals.get_mut(principal).into_iter().flatten();
-        let is_meant = |pending: &&mut Pending| pending.id == id && pending.status == AuthorizationStatus::Pending;
-        known.into_iter().find(is_meant).map(|pending| pending.status = status).is_some()
-    }
-
     /// The execution did not lack the credential any more.
     pub(super) fn complete(&self, principal: &str, execution: &Key) {
         let mut of_principals = self.lock();
@@ -165,21 +157,16 @@ mod tests {
         assert_eq!(poll("anna", &first.id, now, false), Some(AuthorizationStatus::Pending));
         assert_eq!((poll("bert", &first.id, now, true), poll("anna", "no id", now, true)), (None, None));
         assert_eq!(poll("anna", &first.id, now, true), Some(AuthorizationStatus::Completed));
-        assert!(!authorizations.end("anna", &first.id, AuthorizationStatus::Failed));
         let second = open(Some(&key("2")));
         let late = now.plus(PENDING_TIME + Duration::from_secs(1));
         assert_eq!(poll("anna", &second.id, late, true), Some(AuthorizationStatus::Expired));
         let third = open(Some(&key("3")));
-        assert!(!authorizations.end("bert", &third.id, AuthorizationStatus::Failed));
-        assert!(authorizations.end("anna", &third.id, AuthorizationStatus::Failed));
-        assert_eq!(poll("anna", &third.id, now, true), Some(AuthorizationStatus::Failed));
-        let fourth = open(Some(&key("4")));
-        authorizations.complete("anna", &key("4"));
-        assert_eq!(poll("anna", &fourth.id, now, false), Some(AuthorizationStatus::Completed));
+        authorizations.complete("anna", &key("3"));
+        assert_eq!(poll("anna", &third.id, now, false), Some(AuthorizationStatus::Completed));
         for _ in 0..2 * AUTHORIZATIONS_MAX {
             open(None);
         }
-        assert!(poll("anna", &fourth.id, now, false).is_none());
+        assert!(poll("anna", &third.id, now, false).is_none());
         assert_eq!(authorizations.lock()["anna"].len(), AUTHORIZATIONS_MAX);
     }
 }

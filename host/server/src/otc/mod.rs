@@ -20,7 +20,7 @@ use toolcell_core::record::{CallRecord, ErrorClass, Refusal, Timestamp};
 use toolcell_core::secret::SecretValue;
 use toolcell_dialect::Listed;
 use toolcell_dialect::otc::{
-    AuthorizationStatus, Mode, Named, Names, Reading, Reply, Request, Requirement, definition, refused, result, secrets,
+    Mode, Named, Names, Reading, Reply, Request, Requirement, definition, refused, result, secrets,
 };
 
 use authorizations::Authorizations;
@@ -290,11 +290,6 @@ impl Service {
                 Answer::refused(404, &refusal, mode, "")
             }
         }
-    }
-
-    /// Ends an authorization that is pending, as the operator says. Returns whether there was one.
-    pub fn end_authorization(&self, principal: &str, id: &str, status: AuthorizationStatus) -> bool {
-        self.authorizations.end(principal, id, status)
     }
 
     /// Reads the definition of a tool that `principal` registers. `may_install` says whether it may add tools.

@@ -148,8 +148,8 @@ fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Referenc
     match known.filter(|_| here.join(typed).symlink_metadata().is_err()) {
         Some(reference) => {
             let message = format!(
-                "`{typed}` is the name of a tool, whose reference is {}: `toolcell install` without REF installs it, and \
-                 `toolcell update {typed}` takes what the reference stands for by now",
+                "`{typed}` is the name of a tool, whose reference is {}: name that, or run `toolcell install` without REF, \
+                 which installs it, or `toolcell update {typed}`, which takes what the reference stands for by now",
                 legible(reference)
             );
             Err(BadRequest(message).into())
