@@ -343,6 +343,8 @@ impl CallLog {
         let removed = verify::with_earlier(&self.0.dir, key, &numbers).map_err(failed)?;
         let removed = json!({ "removed_segments": removed }).to_string();
         let written = current.append(key, Kind::Pruned, line::NO_CALL, &removed);
+        // A removal that survives a power failure without its line would count as damage.
+        let written = written.and_then(|()| current.file()?.sync_data());
         surplus.into_iter().try_for_each(segment::Surplus::remove).map_err(failed)?;
         // A full disk has room for the line once they are gone.
         written.or_else(|_| current.append(key, Kind::Pruned, line::NO_CALL, &removed)).map_err(failed)
