@@ -126,9 +126,9 @@ impl Selection {
     }
 
     /// The refusal of a call of `tool`, which has this standing; `None` if the call goes on. `is_impostor` says that
-    /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or
-    /// whose secret is missing, is refused by the phase that decides so, because the rule or the secret may have changed.
-    /// A tool that calls itself is refused where its call begins, because that depends on the calls above.
+    /// [`Self::mistakes`] is true of it. A tool that a rule blocks, or whose secret is missing, is refused by the phase that
+    /// decides so, because the rule or the secret may have changed. A tool that calls itself is refused where its call
+    /// begins, because that depends on the calls above.
     pub(super) fn refusal(&self, tool: &Tool, standing: Standing, is_impostor: bool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
         let refuse = |class, code, message: String| Some(Refusal::new(class, code, message));

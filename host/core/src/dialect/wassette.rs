@@ -22,7 +22,7 @@ type Fields = Map<String, Value>;
 /// use serde_json::json;
 /// use toolcell_core::dialect::wassette::ceiling;
 ///
-/// let storage = json!({ "allow": [{ "uri": "fs://work/**", "access": ["read"] }] });
+/// let storage = json!({ "allow": [{ "uri": "fs://data/**", "access": ["read"] }] });
 /// let read = ceiling(&json!({ "version": "1.0", "permissions": { "storage": storage } }))?;
 /// assert!(read.file_read && !read.file_write && read.network.is_empty());
 /// # Ok::<(), String>(())
@@ -214,7 +214,7 @@ mod tests {
     fn the_most_that_a_policy_allows_is_read() {
         let read = of(&json!({
             "storage": { "allow": [
-                { "uri": "fs://work/**", "access": ["read"] }, { "uri": "fs:///tmp", "access": ["write", "read"] },
+                { "uri": "fs://data/**", "access": ["read"] }, { "uri": "fs:///tmp", "access": ["write", "read"] },
             ], "deny": [] },
             "network": { "allow": [
                 { "host": "*.example.com" }, { "host": "https://api.test" }, { "host": "http://api.test:81" },
