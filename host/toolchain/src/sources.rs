@@ -22,7 +22,9 @@ const LINKS_MAX: usize = 40;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Maximum depth of cargo configuration files that include one another.
 const INCLUDES_MAX: u32 = 8;
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Maximum size, in bytes, of a file that is read for the files that it names: a project is looked at before its user
+/// agreed to anything. A larger one is refused, because what it names behind a cut would not count.
+const NAMING_BYTES_MAX: u64 = 1 << 20;
 
 /// Files that configure cargo and rustup, in a tool's folder and in every folder above it. A manifest above can make
 /// the tool part of a workspace.
@@ -42,6 +44,9 @@ pub(super) struct Scope {
     /// Names of such folders, wherever they are.
     #[serde(default)]
     pub(super) skipped_names: BTreeSet<String>,
+    /// Why some places are not known, so that no listing is made.
+    #[serde(skip)]
+    refused: Option<String>,
 }
 
 impl Scope {
@@ -72,9 +77,17 @@ impl Scope {
 
     fn add_with_includes(&mut self, file: PathBuf, depth: u32) {
         if depth > 0 && file.parent().is_some_and(|folder| folder.ends_with(".cargo")) {
-            included(&file).into_iter().for_each(|other| self.add_with_includes(other, depth - 1));
+            match included(&file) {
+                Ok(others) => others.into_iter().for_each(|other| self.add_with_includes(other, depth - 1)),
+                Err(why) => self.refuse(&why),
+            }
         }
         self.files.insert(file);
+    }
+
+    /// Makes every listing of this scope fail.
+    pub(super) fn refuse(&mut self, why: &anyhow::Error) {
+        self.refused.get_or_insert_with(|| format!("{why:#}"));
     }
 
     /// Every place of this scope.
@@ -85,10 +98,9 @@ impl Scope {
 
 /// Returns the files that a cargo configuration includes: `include = "a.toml"`, a list of paths, or a list of tables
 /// with a `path`.
-fn included(config: &Path) -> Vec<PathBuf> {
+fn included(config: &Path) -> Result<Vec<PathBuf>> {
+    let Some(text) = naming_text(config)? else { return Ok(Vec::new()) };
     let read = || -> Option<Vec<PathBuf>> {
-        let mut text = String::new();
-        plain_file(config)?.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
         let table: toml::Table = toml::from_str(&text).ok()?;
         let named = match table.get("include")? {
             toml::Value::Array(entries) => entries.clone(),
@@ -97,7 +109,27 @@ fn included(config: &Path) -> Vec<PathBuf> {
         let path = |entry: &toml::Value| Some(config.parent()?.join(entry.get("path").unwrap_or(entry).as_str()?));
         Some(named.iter().filter_map(path).collect())
     };
-    read().unwrap_or_default()
+    Ok(read().unwrap_or_default())
+}
+
+/// The text of a file that can name others; `None` if it is no regular file that can be read.
+///
+/// # Errors
+///
+/// More than [`NAMING_BYTES_MAX`] bytes.
+pub(super) fn naming_text(path: &Path) -> Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let Some(file) = plain_file(path) else { return Ok(None) };
+    if file.take(NAMING_BYTES_MAX + 1).read_to_end(&mut bytes).is_err() {
+        return Ok(None);
+    }
+    if bytes.len() as u64 > NAMING_BYTES_MAX {
+        bail!(
+            "{} has more than {NAMING_BYTES_MAX} bytes, too many to look for the files that it names: make it smaller",
+            path.display()
+        );
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Opens a regular file; `None` for anything else. Does not block on a named pipe.
@@ -136,9 +168,12 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// More than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
+    /// A scope whose places are not all known, more than [`FILES_MAX`] files and folders, a file of more than [`FILE_BYTES_MAX`] bytes, a file that cannot be
     /// read, or a chain of more than [`LINKS_MAX`] links.
     pub(super) fn of(scope: &Scope, known: &Self) -> Result<Self> {
+        if let Some(why) = &scope.refused {
+            bail!("{why}");
+        }
         let mut walk = Walk { scope, known, found: BTreeMap::new(), walked: BTreeSet::new(), folders: 0 };
         for folder in &scope.folders {
             walk.folder(folder)?;

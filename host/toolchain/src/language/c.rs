@@ -145,7 +145,7 @@ pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<String>
 
 /// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"` or Zig's
 /// `@cInclude("../shared/a.h")`, and the headers that those name. A path that a macro makes is not found.
-pub(super) fn included(dir: &Path, extension: &str) -> Vec<PathBuf> {
+pub(super) fn included(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let sources = project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
     reached(dir, sources, |file, text| {
         let folders = [file.parent().unwrap_or(dir), dir];

@@ -1,10 +1,9 @@
 //! The languages whose toolchain toolcell fetches, each as one row: all but Rust.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::super::Say;
 use super::super::build::{BuildSettings, Built};
@@ -12,6 +11,7 @@ use super::super::find::Search;
 use super::super::make::{self, Job};
 use super::super::project::Kind;
 use super::super::room::Room;
+use super::super::sources::naming_text;
 use super::{File, Language, Texts};
 
 /// What differs between these languages. The fields are documented at the functions of [`Language`].
@@ -28,7 +28,7 @@ pub(super) struct Fetched {
     pub(super) room: &'static Room,
     pub(super) made_beside: &'static [&'static str],
     pub(super) steering: &'static [&'static str],
-    pub(super) beside: fn(&Path) -> Vec<PathBuf>,
+    pub(super) beside: fn(&Path) -> Result<Vec<PathBuf>>,
     /// Makes the component, and returns its file.
     pub(super) compile: fn(&Job, Say) -> Result<PathBuf>,
 }
@@ -39,40 +39,44 @@ pub(super) fn every_name(_: &str) -> Option<&'static str> {
 }
 
 /// Of a language whose builds read the project alone.
-pub(super) fn nothing(_: &Path) -> Vec<PathBuf> {
-    Vec::new()
+pub(super) fn nothing(_: &Path) -> Result<Vec<PathBuf>> {
+    Ok(Vec::new())
 }
 
-/// Maximum number of files that are looked at for what they name, of files that all of them name, and of bytes of each
-/// that are read: a project is looked at before its user agreed to anything.
+/// Maximum number of files that are looked at for what they name, and of files that all of them name: a project is
+/// looked at before its user agreed to anything.
 const REACHED_MAX: usize = 1000;
-const NAMED_MAX: usize = 100_000;
-const NAMING_BYTES_MAX: u64 = 1 << 20;
+pub(super) const NAMED_MAX: usize = 100_000;
 
 /// The files outside of `dir` that the files `first` name, and those that these name. `named`: the files that a file with
 /// this text names, whether they exist or not.
-pub(super) fn reached(dir: &Path, first: Vec<PathBuf>, named: impl Fn(&Path, &str) -> Vec<PathBuf>) -> Vec<PathBuf> {
-    let (mut open, mut seen, mut room) = (first, BTreeSet::new(), NAMED_MAX);
+///
+/// # Errors
+///
+/// More than [`REACHED_MAX`] files, more than [`NAMED_MAX`] names, or a file that is too large.
+pub(super) fn reached(
+    dir: &Path,
+    first: Vec<PathBuf>,
+    named: impl Fn(&Path, &str) -> Vec<PathBuf>,
+) -> Result<Vec<PathBuf>> {
+    let (mut open, mut seen, mut names) = (first, BTreeSet::new(), 0);
     while let Some(file) = open.pop() {
         let Ok(file) = file.canonicalize() else { continue };
-        if seen.len() == REACHED_MAX || !file.is_file() || !seen.insert(file.clone()) {
+        if !file.is_file() || !seen.insert(file.clone()) {
             continue;
         }
-        let mut more = named(&file, &beginning(&file));
-        more.truncate(room);
-        room -= more.len();
+        let mut more = named(&file, &naming_text(&file)?.unwrap_or_default());
+        names += more.len();
+        if seen.len() > REACHED_MAX || names > NAMED_MAX {
+            bail!(
+                "the sources in {} name more than {REACHED_MAX} files, or have more than {NAMED_MAX} places that name \
+                 one: too many to look at before a build",
+                dir.display()
+            );
+        }
         open.append(&mut more);
     }
-    seen.into_iter().filter(|file| !file.starts_with(dir)).collect()
-}
-
-/// As much of a file as is looked at; empty if it cannot be read.
-fn beginning(file: &Path) -> String {
-    let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file);
-    // A read that fails leaves what came before it.
-    let _ = opened.and_then(|opened| opened.take(NAMING_BYTES_MAX).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
+    Ok(seen.into_iter().filter(|file| !file.starts_with(dir)).collect())
 }
 
 impl Language for Fetched {
@@ -123,7 +127,7 @@ impl Language for Fetched {
         self.steering
     }
 
-    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         (self.beside)(dir)
     }
 
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_that_names_countless_files_delays_nothing() {
+    fn a_project_that_names_countless_files_is_refused_soon() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         for name in 0..2000 {
@@ -227,7 +231,27 @@ mod tests {
             asked.set(asked.get() + 1);
             (0..2000).map(|name| dir.join(format!("{name}.h"))).collect()
         });
-        assert_eq!((found.len(), asked.get()), (REACHED_MAX, REACHED_MAX));
+        let why = found.unwrap_err().to_string();
+        assert!(why.contains("more than 1000 files") && asked.get() < 100, "{why} after {}", asked.get());
+    }
+
+    #[test]
+    fn what_a_file_names_behind_a_limit_is_refused_and_not_cut_off() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let filler = "/".repeat(1 << 20);
+        for (language, name, naming) in [
+            (&go::GO, "go.mod", "\nreplace example.com/one => ../one\n"),
+            (&c::C, "tool.c", "\n#include \"../shared/a.h\"\n"),
+            (&typescript::TYPESCRIPT, "tsconfig.json", "\n{\"extends\": \"../base.json\"}"),
+        ] {
+            let dir = place.join(language.name);
+            write(&dir.join(name), &format!("{filler}{naming}")).unwrap();
+            let refused = Listing::of(&language.scope(&dir), &Listing::default()).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name} has more than 1048576 bytes")), "{refused}");
+            write(&dir.join(name), naming).unwrap();
+            Listing::of(&language.scope(&dir), &Listing::default()).unwrap();
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::super::build::quoted;
 use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
+use super::super::sources::naming_text;
 use super::File;
 use super::c::{WORLD, note_program};
 use super::fetched::{Fetched, every_name};
@@ -71,8 +72,8 @@ fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// The folders of other modules that `go.mod` puts in the place of fetched ones: `replace example.com/a => ../a`.
-fn replaced(dir: &Path) -> Vec<PathBuf> {
-    let text = std::fs::read_to_string(dir.join("go.mod")).unwrap_or_default();
+fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
+    let text = naming_text(&dir.join("go.mod"))?.unwrap_or_default();
     let folder = |line: &str| {
         let (_, path) = line.split("//").next()?.split_once("=>")?;
         let path = path.trim().trim_matches(['"', '`']);
@@ -80,7 +81,7 @@ fn replaced(dir: &Path) -> Vec<PathBuf> {
         // A folder that is missing has no canonical path, and the build says so.
         dir.join(path).canonicalize().ok().filter(|_| is_folder)
     };
-    text.lines().filter_map(folder).collect()
+    Ok(text.lines().filter_map(folder).collect())
 }
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {

@@ -87,7 +87,11 @@ pub(super) trait Language: Sync {
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.folders.insert(dir.to_owned());
-        for place in self.beside(dir) {
+        let beside = self.beside(dir).unwrap_or_else(|why| {
+            scope.refuse(&why);
+            Vec::new()
+        });
+        for place in beside {
             let places = if place.is_dir() { &mut scope.folders } else { &mut scope.files };
             places.insert(place);
         }
@@ -104,10 +108,11 @@ pub(super) trait Language: Sync {
         scope
     }
 
-    /// Folders and files elsewhere that a build of the project in `dir` reads.
-    fn beside(&self, dir: &Path) -> Vec<PathBuf> {
+    /// Folders and files elsewhere that a build of the project in `dir` reads; an error if there can be more of them than
+    /// are found.
+    fn beside(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let _ = dir;
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// Folders that the language's programs write into a project, and that no build reads: by name, wherever they are

@@ -10,7 +10,7 @@ use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
 use super::File;
-use super::fetched::{Fetched, every_name, reached};
+use super::fetched::{Fetched, NAMED_MAX, every_name, reached};
 
 const TOOL: &[File] = &[
     ("package.json", include_str!("../template/typescript/package.json")),
@@ -89,16 +89,14 @@ pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 /// What esbuild and tsc read from a project's folder and those above it.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
 
-/// Maximum number of configurations that one names; each can mean several files.
-const EXTENDED_MAX: usize = 1000;
-
 /// The configurations elsewhere that those of a project extend: `"extends": "../shared/tsconfig.base.json"`, a list of
 /// such paths, or the name of a package.
-pub(super) fn extended(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn extended(dir: &Path) -> Result<Vec<PathBuf>> {
     let own = |folder: &Path| ["tsconfig.json", "jsconfig.json"].map(|name| folder.join(name));
     reached(dir, dir.ancestors().flat_map(own).collect(), |file, text| {
         let folder = file.parent().unwrap_or(dir);
-        named_in(text).iter().take(EXTENDED_MAX).flat_map(|name| candidates(folder, name)).collect()
+        // One more than may be named, so that the rest is refused and takes no memory.
+        named_in(text).iter().flat_map(|name| candidates(folder, name)).take(NAMED_MAX + 1).collect()
     })
 }
 
