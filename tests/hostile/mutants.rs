@@ -222,7 +222,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("call_owner", &[], &["server::http_api::a_caller_sees_its_own_calls_alone"]),
     ("open_calls", &[], &["server::http_api::so_many_calls_of_a_principal"]),
     ("batch_calls", &[], &["server::http_api::batches::the_batches_of_a_principal"]),
-    ("message_ids", &[], &["server::exchange::what_cannot_be_read"]),
+    ("message_ids", &[], &["server::exchange::a_call_with_too_long_an_id"]),
     ("tool_name_bytes", &[], &["server::exchange::what_cannot_be_read", "server::http_api::what_cannot_be_read"]),
     ("message_calls", &[], &["server::exchange::what_cannot_be_read"]),
     ("message_values", &[], &["server::exchange::what_cannot_be_read"]),
