@@ -12,7 +12,6 @@ use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
 use toolcell_install::reference::Reference;
 use toolcell_install::signature::{Examined, Signed};
-use toolcell_install::source::is_version;
 use toolcell_install::store;
 use toolcell_install::verifier::{Signer, Subject};
 use toolcell_install::words::Words;
@@ -217,9 +216,7 @@ impl Shop {
 /// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
 /// URL could not be told from a newer one.
 fn version(obtained: &Obtained) -> Option<String> {
-    let written = || component::written(&obtained.bytes, "version");
-    let version = obtained.resolved.version().map(str::to_owned).or_else(written);
-    version.filter(|version| is_version(version))
+    obtained.resolved.version().map(str::to_owned).or_else(|| component::version(&obtained.bytes))
 }
 
 /// The refusal of `--locked`.
