@@ -314,6 +314,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("impostors", &[], &["cli::install::impostors::a_tool_calls_no", "cli::install::impostors::an_impostor_has_no"]),
     ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
+    ("pinned_workflows", &[], &["unit:workflow::tests::no_branch"]),
+    ("workflow_refs", &[], &["unit:trust::tests::a_pattern_of_tags", "cli::signatures::workflows::an_entry_for_every"]),
     ("downgrades", &[], &["unit:plan::tests::a_signed_version"]),
     (
         "signing_times",

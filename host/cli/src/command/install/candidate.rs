@@ -83,7 +83,8 @@ impl Shop {
             return Err(out_of_date(want, self.place.file()));
         }
         let before = last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
-        let plan = Plan::new(before.as_ref(), &after)?;
+        let names_both = |one: &Signer, other: &Signer| self.verifier.policy().names_both(&want.reference, one, other);
+        let plan = Plan::new(before.as_ref(), &after, names_both)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
         let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes };
         let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
