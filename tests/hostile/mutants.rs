@@ -311,6 +311,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("lock_room", &[], &["unit:place::tests::a_lock_that_could_not_be_read"]),
     ("installed_names", &[], &["cli::install::impostors::a_rule_that_names"]),
     ("reserved_names", &[], &["cli::install::impostors::a_lock_that_was_changed"]),
+    (
+        "orphaned_names",
+        &[],
+        &["unit:place::tests::a_name_stays_with", "cli::install::impostors::a_lock_that_was_changed"],
+    ),
     ("impostors", &[], &["cli::install::impostors::a_tool_calls_no", "cli::install::impostors::an_impostor_has_no"]),
     ("names_kept", &[], &["cli::install::impostors::an_impostor_that_is_installed"]),
     ("pinned_signers", &[], &["unit:plan::tests::whatever_else_changes"]),
