@@ -139,9 +139,8 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
 fn what_cannot_be_read_runs_nothing() {
     let mut client = Client::of(&["probe#echo"]);
     let many = message(&vec![("one", "echo", "{}"); 129]);
-    let (long_id, long_name) = ("x".repeat(4097), "x".repeat(1025));
-    let (long_id, long_name) =
-        (message(&[(long_id.as_str(), "echo", "{}")]), message(&[("one", long_name.as_str(), "{}")]));
+    let long_name = "x".repeat(1025);
+    let long_name = message(&[("one", long_name.as_str(), "{}")]);
     // In 16 MiB of JSON there is room for a million calls, which would be read before they are counted.
     let flood = Value::from(vec![json!({ "name": "" }); 60_000]);
     for (params, why) in [
@@ -154,7 +153,6 @@ fn what_cannot_be_read_runs_nothing() {
         (json!({ "dialect": "openai", "arguments": 7 }), "not a JSON object"),
         (json!({ "dialect": "openai", "tool": "echo" }), "unknown field `tool`"),
         (asks(&many, "messages"), "the message has 129 calls; send at most 128 at once"),
-        (asks(&long_id, "messages"), "the id of a call has 4097 bytes; send at most 4096"),
         (asks(&long_name, "messages"), "the name of a tool has 1025 bytes; send at most 1024"),
         (json!({ "dialect": "mcp", "arguments": flood }), "the frame holds more than 100000 values: send fewer"),
     ] {
@@ -171,4 +169,36 @@ fn what_cannot_be_read_runs_nothing() {
     );
     let none = json!({ "role": "assistant", "content": "no call" });
     assert_eq!(run(&mut client, &none, "messages"), json!({ "calls": [], "messages": [] }));
+}
+
+#[test]
+fn a_call_with_too_long_an_id_is_refused_and_the_others_run() {
+    let place = Place::new();
+    let mut arguments = vec!["mcp".to_owned(), format!("{}#append", fixture("probe").display())];
+    arguments.extend(place.options(&["--no-config"]));
+    let mut client = Client::run(place.toolcell(arguments));
+    client.initialize("2025-11-25");
+    // The last character would be cut in its middle.
+    let long = format!("x{}", "é".repeat(2048));
+    let texts = ["one", "two", "three"].map(|line| place.line(line).to_string());
+    let ids = ["first", long.as_str(), "last"];
+    let calls: Vec<_> = ids.iter().zip(&texts).map(|(id, text)| (*id, "append", text.as_str())).collect();
+    let answer = run(&mut client, &message(&calls), "messages");
+    for (at, id) in ids.iter().enumerate() {
+        // The API takes the answer only if each call has a result under the id that it gave.
+        assert_eq!((&answer["calls"][at]["id"], &answer["messages"][at]["tool_call_id"]), (&json!(id), &json!(id)));
+        assert_eq!(answer["calls"][at]["is_error"], json!(at == 1), "{answer:#}");
+    }
+    let error = &answer["calls"][1]["error"];
+    assert_eq!((&error["class"], &error["code"]), (&json!("invalid_arguments"), &json!("call_id_too_long")));
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("has 4097 bytes; send at most 4096"), "{said}");
+    assert_eq!(place.lines(), ["one", "three"]);
+    client.close();
+    let records = place.records();
+    records.iter().for_each(crate::support::check_record);
+    let lengths = records.iter().map(|record| record["invocation"]["native_call_id"].as_str().unwrap().len());
+    let mut lengths: Vec<usize> = lengths.collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [4, 5, 4095]);
 }

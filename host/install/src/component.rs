@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use toolcell_core::dialect::sections;
 use wasmparser::{Encoding, Parser, Payload};
 
+use crate::source::is_version;
+
 /// Maximum number of names that are read of each kind.
 const NAMES_MAX: usize = 1_000;
 /// What custom sections with debug information begin with.
@@ -80,6 +82,11 @@ fn note(names: &mut BTreeSet<String>, name: &str) {
 pub fn written(component: &[u8], section: &str) -> Option<String> {
     let text = std::str::from_utf8(sections::custom(component, section).ok()??).ok()?.trim();
     Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The version that the author wrote into the component, if it is one. Untrusted, unless the component is signed.
+pub fn version(component: &[u8]) -> Option<String> {
+    written(component, "version").filter(|version| is_version(version))
 }
 
 #[cfg(test)]

@@ -32,3 +32,4 @@ pub mod web;
 pub mod signature;
 pub mod trust;
 pub mod verifier;
+mod workflow;

@@ -8,7 +8,9 @@ use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
 
 use crate::ceiling::{Ceiling, Difference};
 use crate::lock::Entry;
+use crate::verifier::Signer;
 use crate::words::{Differences, Line, Words};
+use crate::workflow::TaggedWorkflow;
 
 /// What a name could stand for, or stands for.
 #[derive(Clone, Debug)]
@@ -38,6 +40,20 @@ pub enum Change {
         before: Option<String>,
         /// `None` if it is unsigned.
         after: Option<String>,
+    },
+    /// The same workflow signed it, for another tag.
+    Tag {
+        /// In words.
+        before: String,
+        /// In words.
+        after: String,
+        /// The identity of the workflow at every tag, as a `[[trust]]` entry has it.
+        identity: String,
+        /// URL of who vouches for the workflow.
+        issuer: String,
+        /// Whether a `[[trust]]` entry names the workflow at both tags.
+        #[serde(rename = "named")]
+        is_named: bool,
     },
     /// It could ask for more.
     Ceiling(Difference),
@@ -81,7 +97,7 @@ pub enum Change {
 impl Change {
     /// Whether the user has to agree.
     pub fn asks(&self) -> bool {
-        !matches!(self, Self::SmallerCeiling(_))
+        !matches!(self, Self::SmallerCeiling(_) | Self::Tag { is_named: true, .. })
     }
 }
 
@@ -93,12 +109,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Compares `after` with `before`, what the user last confirmed for the name.
+    /// Compares `after` with `before`, what the user last confirmed for the name. `names_both` says whether one `[[trust]]`
+    /// entry names two signers: it is the user's word on another tag of the same workflow, and on no other signer.
     ///
     /// # Errors
     ///
     /// An older version in place of a signed one.
-    pub fn new(before: Option<&Version>, after: &Version) -> Result<Self, Refusal> {
+    pub fn new(
+        before: Option<&Version>,
+        after: &Version,
+        names_both: impl Fn(&Signer, &Signer) -> bool,
+    ) -> Result<Self, Refusal> {
         let Some(before) = before else { return Ok(Self { changes: vec![Change::First] }) };
         let (old, new) = (&before.entry, &after.entry);
         let mut changes = versions(old, new)?;
@@ -106,8 +127,7 @@ impl Plan {
             changes.push(Change::Reference { before: old.reference.clone(), after: new.reference.clone() });
         }
         if old.signer != new.signer && guard!("pinned_signers") {
-            let words = |entry: &Entry| entry.signer.as_ref().map(ToString::to_string);
-            changes.push(Change::Signer { before: words(old), after: words(new) });
+            changes.push(signers(old, new, names_both));
         }
         if new.allow_unsigned && !old.allow_unsigned {
             changes.push(Change::MayBeUnsigned);
@@ -120,6 +140,29 @@ impl Plan {
     pub fn asks(&self) -> bool {
         self.changes.iter().any(Change::asks)
     }
+}
+
+/// What differs in who signed two versions.
+fn signers(old: &Entry, new: &Entry, names_both: impl Fn(&Signer, &Signer) -> bool) -> Change {
+    if let (Some(before), Some(after)) = (&old.signer, &new.signer)
+        && let Some(workflow) = TaggedWorkflow::of_both(before, after)
+    {
+        return Change::Tag {
+            before: before.to_string(),
+            after: after.to_string(),
+            identity: workflow.at_every_tag(),
+            issuer: workflow.issuer().to_owned(),
+            is_named: names_both(before, after),
+        };
+    }
+    let words = |entry: &Entry| entry.signer.as_ref().map(ToString::to_string);
+    Change::Signer { before: words(old), after: words(new) }
+}
+
+/// Whether the same signer signed both, or the same workflow at two tags.
+fn is_same_signer(old: &Entry, new: &Entry) -> bool {
+    let signers = old.signer.as_ref().zip(new.signer.as_ref());
+    old.signer == new.signer || signers.is_some_and(|(old, new)| TaggedWorkflow::of_both(old, new).is_some())
 }
 
 /// What differs in what two versions declare.
@@ -182,7 +225,7 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
 /// older one.
 fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
     let (before, after) = (old.signed_at?, new.signed_at?);
-    let is_older = after < before && old.component != new.component && old.signer == new.signer;
+    let is_older = after < before && old.component != new.component && is_same_signer(old, new);
     if !is_older || !guard!("signing_times") {
         return None;
     }
@@ -249,7 +292,11 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::lock::tests::entry;
-    use crate::verifier::Signer;
+
+    /// The plan of a user who has no `[[trust]]` entries.
+    fn compared(before: Option<&Version>, after: &Version) -> Result<Plan, Refusal> {
+        Plan::new(before, after, |_, _| false)
+    }
 
     fn version(change: impl FnOnce(&mut Entry)) -> Version {
         let mut entry = entry("a");
@@ -270,9 +317,9 @@ mod tests {
             entry.component = Digest::of(b"new component");
             entry.version = Some("1.1.0".to_owned());
         });
-        let plan = Plan::new(Some(&before), &after).unwrap();
+        let plan = compared(Some(&before), &after).unwrap();
         assert_eq!((plan.asks(), kinds(&plan)), (false, Vec::new()));
-        let first = Plan::new(None, &after).unwrap();
+        let first = compared(None, &after).unwrap();
         assert_eq!((first.asks(), kinds(&first)), (true, vec!["first".to_owned()]));
     }
 
@@ -289,24 +336,59 @@ mod tests {
             (version(|entry| entry.version = Some("1.0.0.old".to_owned())), "unordered"),
             (version(|entry| entry.allow_unsigned = true), "may_be_unsigned"),
         ] {
-            let plan = Plan::new(Some(&before), &after).unwrap();
+            let plan = compared(Some(&before), &after).unwrap();
             assert_eq!((plan.asks(), kinds(&plan)), (true, vec![kind.to_owned()]));
         }
+    }
+
+    /// A version that a workflow signed when it ran for this ref.
+    fn at(git_ref: &str) -> Version {
+        let identity = format!("https://github.com/acme/jq/.github/workflows/release.yml@refs/{git_ref}");
+        version(|entry| entry.signer = Some(Signer::Identity { identity, issuer: "https://issuer.test".to_owned() }))
+    }
+
+    #[test]
+    fn another_tag_of_the_same_workflow_asks_unless_an_entry_names_both() {
+        let (before, after) = (at("tags/v1"), at("tags/v2"));
+        let asked = compared(Some(&before), &after).unwrap();
+        assert_eq!((asked.asks(), kinds(&asked)), (true, vec!["tag".to_owned()]));
+        let named = Plan::new(Some(&before), &after, |_, _| true).unwrap();
+        assert_eq!((named.asks(), kinds(&named)), (false, vec!["tag".to_owned()]));
+        // An entry can name other signers, too; the lock has had only this one.
+        for other in ["heads/main", "heads/x@refs/tags/v2", "pull/7/merge"] {
+            let plan = Plan::new(Some(&before), &at(other), |_, _| true).unwrap();
+            assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["signer".to_owned()]), "{other}");
+        }
+    }
+
+    #[test]
+    fn without_a_version_what_the_same_workflow_signed_earlier_at_another_tag_is_older() {
+        let of = |tag: &str, signed_at: i64, bytes: &[u8]| {
+            let mut version = at(tag);
+            (version.entry.version, version.entry.signed_at) = (None, Some(signed_at));
+            version.entry.component = Digest::of(bytes);
+            version
+        };
+        let installed = of("tags/v2", 200, b"installed");
+        let refused = Plan::new(Some(&installed), &of("tags/v1", 100, b"older"), |_, _| true).unwrap_err();
+        assert_eq!(refused.code, "downgrade");
+        assert!(!Plan::new(Some(&installed), &of("tags/v3", 300, b"newer"), |_, _| true).unwrap().asks());
+        assert_eq!(kinds(&compared(Some(&installed), &of("heads/main", 100, b"other")).unwrap()), ["signer"]);
     }
 
     #[test]
     fn a_signed_version_is_never_replaced_by_an_older_one() {
         let signed = version(|entry| entry.version = Some("1.10.0".to_owned()));
         let older = version(|entry| entry.version = Some("1.9.9".to_owned()));
-        assert_eq!(Plan::new(Some(&signed), &older).unwrap_err().code, "downgrade");
+        assert_eq!(compared(Some(&signed), &older).unwrap_err().code, "downgrade");
         let unsigned = Version { entry: Entry { signer: None, ..signed.entry }, declared: None };
         let older = Version { entry: Entry { signer: None, ..older.entry }, declared: None };
-        assert_eq!(kinds(&Plan::new(Some(&unsigned), &older).unwrap()), ["older"]);
+        assert_eq!(kinds(&compared(Some(&unsigned), &older).unwrap()), ["older"]);
         // A name such as a date or a commit in place of a number must not bring an older version back unseen.
         let unordered = version(|entry| entry.version = Some("nightly".to_owned()));
-        let plan = Plan::new(Some(&version(|_| {})), &unordered).unwrap();
+        let plan = compared(Some(&version(|_| {})), &unordered).unwrap();
         assert_eq!((plan.asks(), kinds(&plan)), (true, vec!["unordered".to_owned()]));
-        assert_eq!(kinds(&Plan::new(Some(&unordered), &unordered).unwrap()), [""; 0]);
+        assert_eq!(kinds(&compared(Some(&unordered), &unordered).unwrap()), [""; 0]);
     }
 
     #[test]
@@ -317,18 +399,18 @@ mod tests {
             })
         };
         let installed = of(Some(200), b"installed");
-        let refused = Plan::new(Some(&installed), &of(Some(100), b"older")).unwrap_err();
+        let refused = compared(Some(&installed), &of(Some(100), b"older")).unwrap_err();
         assert!(refused.code == "downgrade" && refused.message.contains("1970-01-01T00:01:40"), "{refused}");
         for other in [of(Some(300), b"newer"), of(None, b"other"), of(Some(100), b"installed")] {
-            assert!(!Plan::new(Some(&installed), &other).unwrap().asks());
+            assert!(!compared(Some(&installed), &other).unwrap().asks());
         }
         let mut by_another = of(Some(100), b"older");
         by_another.entry.signer = None;
-        assert_eq!(kinds(&Plan::new(Some(&installed), &by_another).unwrap()), ["signer"]);
+        assert_eq!(kinds(&compared(Some(&installed), &by_another).unwrap()), ["signer"]);
         // The same bytes from elsewhere, such as a file of a registry, are no older version.
         let mut elsewhere = of(Some(100), b"installed");
         elsewhere.entry.digest = Digest::of(b"another manifest");
-        assert!(!Plan::new(Some(&installed), &elsewhere).unwrap().asks());
+        assert!(!compared(Some(&installed), &elsewhere).unwrap().asks());
     }
 
     #[test]
@@ -341,11 +423,11 @@ mod tests {
         };
         for number in ["0.1.0", "nightly"] {
             let installed = of(number, 200, b"installed");
-            assert_eq!(Plan::new(Some(&installed), &of(number, 100, b"older")).unwrap_err().code, "downgrade");
-            assert!(!Plan::new(Some(&installed), &of(number, 300, b"newer")).unwrap().asks());
+            assert_eq!(compared(Some(&installed), &of(number, 100, b"older")).unwrap_err().code, "downgrade");
+            assert!(!compared(Some(&installed), &of(number, 300, b"newer")).unwrap().asks());
         }
         // A higher number counts, whenever it was signed.
-        assert!(!Plan::new(Some(&of("0.1.0", 200, b"installed")), &of("0.2.0", 100, b"next")).unwrap().asks());
+        assert!(!compared(Some(&of("0.1.0", 200, b"installed")), &of("0.2.0", 100, b"next")).unwrap().asks());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub const VERSION_ANNOTATION: &str = "org.opencontainers.image.version";
 const VERSION_MAX: usize = 128;
 
 /// Whether `text` can be a version: a short word, because locks keep it, and messages repeat it.
-pub fn is_version(text: &str) -> bool {
+pub(crate) fn is_version(text: &str) -> bool {
     text.len() <= VERSION_MAX && !text.chars().any(|c| c.is_whitespace() || deceives(c))
 }
 

@@ -8,6 +8,7 @@ use crate::reference::Reference;
 use crate::registry;
 use crate::signature::{ManagedKey, MinisignKey};
 use crate::verifier::Signer;
+use crate::workflow::{TaggedWorkflow, is_ambiguous, is_at_tag};
 
 /// Maximum number of entries of one file.
 pub const ENTRIES_MAX: usize = 256;
@@ -40,6 +41,14 @@ impl Pattern {
         }
         rest.ends_with(last)
     }
+
+    /// Whether `identity` matches, which can be that of a workflow: no `*` matches one with several refs, and a pattern of
+    /// tags matches no branch.
+    fn identifies(&self, identity: &str) -> bool {
+        let is_of_tags = self.0.contains("refs/tags/");
+        let is_clear = !is_ambiguous(identity) && (!is_of_tags || is_at_tag(identity));
+        self.0 == identity || (self.matches(identity) && (is_clear || !guard!("workflow_refs")))
+    }
 }
 
 /// Who may sign.
@@ -62,7 +71,7 @@ impl TrustedSigner {
     fn is(&self, signer: &Signer) -> bool {
         match (self, signer) {
             (Self::Identity { identity, issuer }, Signer::Identity { identity: other, issuer: by }) => {
-                identity.matches(other) && issuer == by
+                identity.identifies(other) && issuer == by
             }
             (Self::Key(key), signer) => key.signer() == *signer,
             (Self::Minisign(key), signer) => key.signer() == *signer,
@@ -147,6 +156,23 @@ impl TrustPolicy {
     pub fn names(&self, reference: &Reference, signer: &Signer) -> bool {
         let names = names(reference);
         self.entries().any(|entry| entry.covers(&names) && entry.signer.is(signer))
+    }
+
+    /// Whether one entry names both signers for `reference`.
+    pub fn names_both(&self, reference: &Reference, one: &Signer, other: &Signer) -> bool {
+        let names = names(reference);
+        self.entries().any(|entry| entry.covers(&names) && entry.signer.is(one) && entry.signer.is(other))
+    }
+
+    /// The identity of one of `signers` at every tag, if an entry for `reference` names the same workflow at another tag.
+    pub(crate) fn at_every_tag(&self, reference: &Reference, signers: &[&Signer]) -> Option<String> {
+        let names = names(reference);
+        self.entries().filter(|entry| entry.covers(&names)).find_map(|entry| {
+            let TrustedSigner::Identity { identity, issuer } = &entry.signer else { return None };
+            let named = Signer::Identity { identity: identity.0.clone(), issuer: issuer.clone() };
+            let workflow = |signer: &&Signer| Some(TaggedWorkflow::of_both(&named, signer)?.at_every_tag());
+            signers.iter().find_map(workflow)
+        })
     }
 
     fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
@@ -263,6 +289,61 @@ mod tests {
         }
         assert!(["*", "", "**", "*@*", "*.*", "* *"].into_iter().all(|blank| pattern(blank).is_blank()));
         assert!(!pattern("*@example.org").is_blank());
+    }
+
+    #[test]
+    fn a_pattern_of_tags_matches_no_branch_and_no_star_an_identity_with_two_refs() {
+        const WORKFLOW: &str = "https://github.com/acme/jq/.github/workflows/release.yml";
+        let pinned = format!("{WORKFLOW}@refs/tags/*");
+        for (words, end, expected) in [
+            (&*pinned, "@refs/tags/v1", true),
+            (&*pinned, "@refs/tags/tools/v1", true),
+            (&*pinned, "@refs/tags/jq@1.0.0", true),
+            (&*pinned, "@refs/heads/main", false),
+            (&*pinned, "@refs/heads/x@refs/tags/v1", false),
+            (&*pinned, "@refs/tags/x.yml@refs/heads/main", false),
+            (&*pinned, "@refs/pull/7/merge", false),
+            (&*pinned, "2@refs/tags/v1", false),
+            ("https://github.com/acme/*@refs/tags/*", "@refs/tags/v1", true),
+            ("https://github.com/acme/*@refs/tags/*", "@refs/heads/x@refs/tags/v1", false),
+            ("https://github.com/acme/*refs/tags/*", "@refs/heads/x-refs/tags/v1", false),
+            ("https://github.com/acme/*@refs/t*", "@refs/heads/x@refs/tags/v1", false),
+            ("https://github.com/acme/*", "@refs/heads/x@refs/tags/v1", false),
+            ("https://github.com/acme/*", "@refs/heads/main", true),
+        ] {
+            assert_eq!(pattern(words).identifies(&format!("{WORKFLOW}{end}")), expected, "{words} {end}");
+        }
+        // A pattern without a star names what it spells.
+        let exact = format!("{WORKFLOW}@refs/heads/x@refs/tags/v1");
+        assert!(pattern(&exact).identifies(&exact));
+    }
+
+    #[test]
+    fn an_entry_for_one_tag_names_no_other_and_says_how_to_name_all() {
+        const WORKFLOW: &str = "https://github.com/acme/jq/.github/workflows/release.yml";
+        let at = |end: &str| Signer::Identity {
+            identity: format!("{WORKFLOW}@refs/{end}"),
+            issuer: "https://issuer.test".to_owned(),
+        };
+        let (one, other, branch) = (at("tags/v1"), at("tags/v2"), at("heads/main"));
+        let jq = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).unwrap();
+        let with = |identities: &[&str]| {
+            let mut policy = TrustPolicy::default();
+            policy
+                .add(identities.iter().map(|end| entry("ghcr.io/acme/*", &format!("{WORKFLOW}@refs/{end}"))).collect());
+            policy
+        };
+        let exact = with(&["tags/v1"]);
+        assert!(exact.unmet(&jq, &[&one]).is_none() && exact.unmet(&jq, &[&other]).is_some());
+        assert_eq!(exact.at_every_tag(&jq, &[&branch, &other]), Some(format!("{WORKFLOW}@refs/tags/*")));
+        assert_eq!(exact.at_every_tag(&jq, &[&branch]), None);
+        // Each is named, and none says that the next one is.
+        let each = with(&["tags/v1", "tags/v2"]);
+        assert!(each.names(&jq, &one) && each.names(&jq, &other) && !each.names_both(&jq, &one, &other));
+        let all = with(&["tags/*"]);
+        assert!(all.names_both(&jq, &one, &other) && !all.names_both(&jq, &one, &branch));
+        let elsewhere = Reference::parse("ghcr.io/other/jq:1", "/".as_ref()).unwrap();
+        assert!(!all.names_both(&elsewhere, &one, &other));
     }
 
     fn entry(reference: &str, identity: &str) -> TrustEntry {

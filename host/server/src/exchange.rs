@@ -37,7 +37,8 @@ pub(super) const RUN: &str = "toolcell/run";
 
 /// Maximum number of calls in one message. Each has a place of the server, and its result is kept, until all have ended.
 const CALLS_MAX: usize = 128;
-/// Maximum length of a call's id, in bytes: some APIs put what a model thought into it. It is written into records.
+/// Maximum length of the id of a call that runs, in bytes: some APIs put what a model thought into it. It is written into
+/// records.
 const ID_BYTES_MAX: usize = 4 << 10;
 /// Maximum number of tool names in an `unknown_tool` error.
 const NAMES_MAX: usize = 20;
@@ -93,9 +94,22 @@ fn too_much(calls: &[ModelCall]) -> Option<String> {
         let count = calls.len();
         return Some(format!("the message has {count} calls; send at most {CALLS_MAX} at once"));
     }
-    let long = calls.iter().find(|call| call.id.len() > ID_BYTES_MAX && guard!("message_ids"));
-    let long = long.map(|call| format!("the id of a call has {} bytes; send at most {ID_BYTES_MAX}", call.id.len()));
-    long.or_else(|| calls.iter().find_map(|call| name_too_long(&call.name)))
+    calls.iter().find_map(|call| name_too_long(&call.name))
+}
+
+/// Why the call with this id is refused, and not the others of its message: the API chose the id, and the model that would
+/// have to correct the message cannot.
+fn id_too_long(id: &str) -> Option<Refusal> {
+    let is_long = id.len() > ID_BYTES_MAX && guard!("message_ids");
+    is_long.then(|| {
+        let message = format!("the id of the call has {} bytes; send at most {ID_BYTES_MAX}", id.len());
+        Refusal::new(ErrorClass::InvalidArguments, "call_id_too_long", message)
+    })
+}
+
+/// The part of a call's id that its record has.
+fn recorded(id: &str) -> &str {
+    id.get(..id.floor_char_boundary(ID_BYTES_MAX)).unwrap_or_default()
 }
 
 fn invalid(why: String) -> ErrorData {
@@ -171,16 +185,20 @@ struct MessageCalls {
     told: Vec<Aside>,
     /// Held until all calls have ended.
     places: Vec<Place>,
+    /// The ids as they were sent, which the answers repeat.
+    ids: Vec<String>,
 }
 
 impl MessageCalls {
     fn add(&mut self, call: ModelCall, prepared: Prepared, dialect: Dialect, seen: Seen<'_>) {
         let Prepared { mut request, refused, place, questions, spoken, .. } = prepared;
+        let id = recorded(&call.id).to_owned();
         let mut fields = Extra::new();
-        fields.insert("tool_call_id".to_owned(), call.id.as_str().into());
+        fields.insert("tool_call_id".to_owned(), id.as_str().into());
         fields.insert("function_name".to_owned(), call.name.into());
         request.mapping = Some(ExternalMapping { source: dialect.as_str().to_owned(), fields });
-        request.native_call_id = Some(call.id);
+        request.native_call_id = Some(id);
+        self.ids.push(call.id);
         let (wanted, peer) = (seen.wanted, seen.context.peer.clone());
         if let Some(mut spoken) = spoken {
             let peer = peer.clone();
@@ -284,10 +302,14 @@ impl Session {
             return Err(invalid(why));
         }
         let offering = self.offering();
-        let message = self.prepare_message(calls, &offering, dialect, context);
+        let mut message = self.prepare_message(calls, &offering, dialect, context);
+        let ids = std::mem::take(&mut message.ids);
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
         let records = message.run(&self.server, &offering, &self.seen(context)).await.map_err(lost)?;
-        let records = self.keep_all(records, &offering).await;
+        let mut records = self.keep_all(records, &offering).await;
+        for (record, id) in records.iter_mut().zip(ids) {
+            record.invocation.native_call_id = Some(id);
+        }
         let ended: Vec<Ended<'_>> = records.iter().map(|record| (&record.invocation, &record.result)).collect();
         let (key, answers) = match params.form {
             Form::Messages => ("messages", (exchange.answers)(&ended)),
@@ -311,7 +333,7 @@ impl Session {
             let seen = self.seen_by_call(at, context);
             let found = exported.find(&call.name, loads);
             let loaded = found.as_ref().is_ok_and(|(_, loaded)| *loaded);
-            let offer = found.map(|(offer, _)| offer);
+            let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
             let (input, surface) = (call.arguments.clone(), Arc::clone(&surface));
             let (name, lease, responses) = (&call.name, None, None);
             let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen: &seen };

@@ -61,9 +61,16 @@ fn a_lock_that_was_changed_gives_no_name_away() {
     fs::write(&lock, good).unwrap();
     call(&place, "safe", 0);
     call(&place, "./impostor.wasm", 3);
-    // The user takes the name back, also from a lock that was deleted.
+    // The user takes the name back, also from a lock that was deleted. A later change of the lock does not.
     fs::remove_file(&lock).unwrap();
     call(&place, "./impostor.wasm", 3);
+    fs::write(place.project.join("other.wasm"), echoing("other", |_| {})).unwrap();
+    place.run(&["install", "./other.wasm", "--yes"]).exits(0);
+    call(&place, "./impostor.wasm", 3);
+    let listed = place.run(&["list", "--json"]).exits(0).json();
+    let states: Vec<_> = listed["installed"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+    assert_eq!(states, ["ready", "not_installed"], "{listed}");
+    assert!(place.run(&["list"]).exits(0).stdout.contains("`toolcell remove safe` takes the name back"));
     place.run(&["remove", "safe"]).exits(0);
     call(&place, "./impostor.wasm", 0);
     assert!(place.run(&["remove", "safe"]).exits(2).stderr.contains("[not_installed]"));

@@ -27,11 +27,13 @@ fn component(at: u64) -> Vec<u8> {
     with_custom(&one, "number", &at.to_le_bytes()).unwrap()
 }
 
-/// Fails unless every component is whole, and every name of the lock can be used or says what to do.
+/// Fails unless every component is whole, and every name of the lock can be used. Returns the latter.
 fn is_sound(place: &Place) -> Vec<Value> {
     place.run(&["store", "verify"]).exits(0);
     let listed = place.run(&["list", "--json"]).exits(0).json();
-    let installed = listed["installed"].as_array().unwrap().clone();
+    let mut installed = listed["installed"].as_array().unwrap().clone();
+    // A process that was killed before it replaced the lock has confirmed a name that the lock does not have.
+    installed.retain(|one| one["state"] != "not_installed");
     assert!(installed.iter().all(|one| one["state"] == "ready"), "{listed}");
     installed
 }

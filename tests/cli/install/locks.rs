@@ -49,6 +49,19 @@ fn the_lock_is_made_true_from_what_the_project_declares() {
 }
 
 #[test]
+fn a_name_that_neither_the_project_nor_its_lock_has_any_more_is_given_back() {
+    let place = declaring();
+    fs::remove_file(place.project.join("toolcell.lock")).unwrap();
+    let place = place.project("").trusted();
+    let listed = || place.run(&["list", "--json"]).exits(0).json()["installed"].as_array().unwrap().len();
+    assert_eq!(states(&place.run(&["install", "--locked", "--json"]).exits(0).json()), [""; 0]);
+    assert_eq!(states(&place.run(&["install", "--dry-run", "--json"]).exits(0).json()), ["removed"]);
+    assert_eq!(listed(), 1);
+    assert_eq!(states(&place.run(&["install", "--json"]).exits(0).json()), ["removed"]);
+    assert_eq!(listed(), 0);
+}
+
+#[test]
 fn one_tool_that_cannot_be_installed_keeps_no_other_from_it() {
     let tools = "[tools]\na = \"https://example.invalid/a.wasm\"\nb = \"ftp://b\"\ngreet = \"./greet.wasm\"\n";
     let place = Place::new().project(tools).trusted();

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use toolcell_core::dialect::sections::with_custom;
 
 use super::{greet, project, reaching, tool};
-use crate::support::{Client, OLD};
+use crate::pipeline::doubles::echoing;
+use crate::support::{Client, OLD, Registry};
 
 #[test]
 fn an_update_that_grows_nothing_goes_through() {
@@ -41,6 +43,31 @@ fn a_tool_whose_source_does_not_answer_is_not_up_to_date() {
     assert!(ran.contains("greet") && ran.contains("not known: "), "{ran}");
     let told = place.run(&["outdated", "--json"]).exits(2).json();
     assert_eq!((&told["outdated"], &told["errors"][0]["name"]), (&json!([]), &json!("greet")), "{told}");
+}
+
+#[test]
+fn what_is_outdated_is_shown_with_the_versions_in_the_components() {
+    let (place, registry) = (project(), Registry::start());
+    let offer = |version: &str| {
+        let component = with_custom(&echoing("greet", |_| {}), "version", version.as_bytes()).unwrap();
+        std::fs::write(place.project.join("greet.wasm"), &component).unwrap();
+        registry.put_component("me/greet", "1", &component);
+    };
+    offer("1.0.0");
+    place.run(&["install", "./greet.wasm", "--name=file", "--yes"]).exits(0);
+    let reference = format!("{}/me/greet:1", registry.host());
+    place.run(&["install", &reference, "--name=remote", "--allow-unsigned", "--yes"]).exits(0);
+    for (version, shown) in [("1.1.0", "1.0.0 -> 1.1.0"), ("2 signed by Debian", "1.0.0 -> - ")] {
+        offer(version);
+        let said = place.run(&["outdated"]).exits(0).stdout;
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains(shown)).collect();
+        assert!(lines.len() == 2 && lines[0].starts_with("file ") && lines[1].starts_with("remote "), "{said}");
+    }
+    offer("1.1.0");
+    let told = place.run(&["outdated", "--json"]).exits(0).json();
+    for one in told["outdated"].as_array().unwrap() {
+        assert_eq!((&one["tool"]["version"], &one["latest"]["version"]), (&json!("1.0.0"), &json!("1.1.0")), "{told}");
+    }
 }
 
 #[test]

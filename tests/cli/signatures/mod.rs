@@ -1,6 +1,7 @@
 //! `toolcell sign` and `toolcell verify`: who signed a component, and what is refused.
 
 mod bundles;
+mod workflows;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -24,6 +24,7 @@ use crate::reference::Reference;
 use crate::source::{REFERRERS_MAX, Referrer};
 use crate::trust::TrustPolicy;
 use crate::verifier::{Signer, Subject, Verdict, Verifier};
+use crate::workflow::TaggedWorkflow;
 
 pub use key::{ManagedKey, MinisignKey};
 use refusal::Problem;
@@ -135,15 +136,13 @@ impl SignatureVerifier {
             return self.without_signer(subject, examined, unmet);
         }
         if let Some(place) = unmet {
-            return Err(refusal::not_trusted(subject.reference, &signers, place));
+            let every_tag = self.policy.at_every_tag(subject.reference, &signers);
+            return Err(refusal::not_trusted(subject.reference, &signers, place, every_tag));
         }
         let named: Vec<&Signer> =
             signers.iter().copied().filter(|signer| self.policy.names(subject.reference, signer)).collect();
         let candidates = if named.is_empty() { &signers } else { &named };
-        let mut candidates = candidates.iter().copied();
-        let first = candidates.clone().next();
-        let preferred = candidates.find(|signer| subject.last_signer == Some(*signer));
-        let signer = preferred.or(first).cloned();
+        let signer = preferred(candidates, subject.last_signer).cloned();
         let rejected = examined.iter().filter_map(|one| one.outcome.as_ref().err());
         let notes = rejected.map(|refusal| format!("ignored: {}", refusal.message)).collect();
         // A later signature does not make an older version a newer one.
@@ -174,6 +173,13 @@ impl SignatureVerifier {
         notes.extend(refusals.iter().map(|refusal| format!("not checked: {}", refusal.message)));
         Ok(Verdict { signer: None, signed_at: None, is_named: false, notes })
     }
+}
+
+/// The signer of whom the lock has to learn: the last one, or else the same workflow at another tag, or else the first.
+fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Signer> {
+    let is_next = |signer: &&&Signer| last.is_some_and(|last| TaggedWorkflow::of_both(last, signer).is_some());
+    let known = signers.iter().find(|signer| last == Some(**signer));
+    known.or_else(|| signers.iter().find(is_next)).or_else(|| signers.first()).copied()
 }
 
 impl Verifier for SignatureVerifier {
@@ -312,6 +318,19 @@ mod tests {
             place: String::new(),
         }]);
         assert_eq!(place.judge(elsewhere, &signatures[1..]).unwrap_err().code, "signer_not_trusted");
+    }
+
+    #[test]
+    fn of_several_signers_the_workflow_of_the_lock_at_another_tag_counts() {
+        let by =
+            |identity: &str| Signer::Identity { identity: identity.to_owned(), issuer: "https://x.test".to_owned() };
+        let at = |tag: &str| by(&format!("https://github.com/acme/jq/.github/workflows/r.yml@refs/tags/{tag}"));
+        let (person, before, after) = (by("me@acme.test"), at("v1"), at("v2"));
+        let signers = [&person, &after, &before];
+        assert_eq!(preferred(&signers, Some(&before)), Some(&before));
+        assert_eq!(preferred(&signers[..2], Some(&before)), Some(&after));
+        assert_eq!(preferred(&signers, Some(&by("you@acme.test"))), Some(&person));
+        assert_eq!((preferred(&signers, None), preferred(&[], Some(&before))), (Some(&person), None));
     }
 
     #[test]

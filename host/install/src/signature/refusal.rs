@@ -116,12 +116,25 @@ pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
     refused("unsigned", format!("{reference} is not signed, so nothing says who made it; {next}"))
 }
 
-/// The refusal of signatures that hold, by `signers`, of whom the policy names none.
-pub(super) fn not_trusted(reference: &Reference, signers: &[&Signer], entry: &str) -> Refusal {
+/// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of
+/// them at every tag, if the policy names it at another tag.
+pub(super) fn not_trusted(
+    reference: &Reference,
+    signers: &[&Signer],
+    entry: &str,
+    every_tag: Option<String>,
+) -> Refusal {
     let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
+    let next = every_tag.map_or_else(
+        || "if you trust this signer, add an entry".to_owned(),
+        |identity| {
+            format!(
+                "they name another tag of the same workflow: `{identity}` in place of it names every tag, and no branch"
+            )
+        },
+    );
     let message = format!(
-        "{reference} is signed by {}, whom the [[trust]] entries for it do not name ({entry}); if you trust this \
-         signer, add an entry",
+        "{reference} is signed by {}, whom the [[trust]] entries for it do not name ({entry}); {next}",
         signers.join(", and by ")
     );
     refused("signer_not_trusted", message)

@@ -12,7 +12,6 @@ use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
 use toolcell_install::reference::Reference;
 use toolcell_install::signature::{Examined, Signed};
-use toolcell_install::source::is_version;
 use toolcell_install::store;
 use toolcell_install::verifier::{Signer, Subject};
 use toolcell_install::words::Words;
@@ -84,7 +83,8 @@ impl Shop {
             return Err(out_of_date(want, self.place.file()));
         }
         let before = last.map(|entry| self.version(entry, (after.entry.ceiling, after.entry.declarations)));
-        let plan = Plan::new(before.as_ref(), &after)?;
+        let names_both = |one: &Signer, other: &Signer| self.verifier.policy().names_both(&want.reference, one, other);
+        let plan = Plan::new(before.as_ref(), &after, names_both)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
         let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes };
         let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
@@ -217,9 +217,7 @@ impl Shop {
 /// The version that the publisher gives, in the manifest or else in the component: without one, an older version behind a
 /// URL could not be told from a newer one.
 fn version(obtained: &Obtained) -> Option<String> {
-    let written = || component::written(&obtained.bytes, "version");
-    let version = obtained.resolved.version().map(str::to_owned).or_else(written);
-    version.filter(|version| is_version(version))
+    obtained.resolved.version().map(str::to_owned).or_else(|| component::version(&obtained.bytes))
 }
 
 /// The refusal of `--locked`.

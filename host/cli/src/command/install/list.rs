@@ -2,7 +2,8 @@ use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
-use toolcell_install::lock::Entry;
+use toolcell_core::record::ErrorClass;
+use toolcell_install::lock::{Entry, FILE_NAME};
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::store;
 
@@ -35,8 +36,9 @@ impl List {
                 Ok(installed) => installed,
                 Err(refusal) => return report::refused(&refusal, self.json),
             };
-            for entry in installed.lock.0.values() {
-                let state = state(&installed, entry, &home);
+            let locked = installed.lock.0.values().map(|entry| (entry, state(&installed, entry, &home)));
+            let orphans = installed.orphans().map(|entry| (entry, Err(not_in_lock(&entry.name))));
+            for (entry, state) in locked.chain(orphans) {
                 lines.push(line(entry, &state));
                 let why = state.as_ref().err().map(|refusal| refusal.message.clone());
                 let state = state.map_or_else(|refusal| refusal.code, |()| "ready");
@@ -58,6 +60,15 @@ impl List {
 fn state(installed: &Installed, entry: &Entry, home: &Home) -> Result<(), Refusal> {
     installed.get(&entry.name).transpose()?;
     store::read(home.folder(), &entry.component).map(|_| ())
+}
+
+/// Why a name cannot be used that this user installed, and that was taken out of the lock by other means.
+fn not_in_lock(name: &str) -> Refusal {
+    let message = format!(
+        "{FILE_NAME} does not have it: rules that name it go on to mean these bytes; `toolcell remove {name}` takes the name \
+         back"
+    );
+    Refusal::new(ErrorClass::UnknownTool, "not_installed", message)
 }
 
 /// The words of an entry are on one line each, because a lock of others could write a line that passes for another entry.

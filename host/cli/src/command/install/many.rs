@@ -1,22 +1,28 @@
 //! What `toolcell install` without a reference removes.
 
+use std::collections::BTreeMap;
+
 use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
+use toolcell_install::lock::Entry;
 use toolcell_install::place::Installed;
 
 use super::report::{Report, State};
 use super::shop::Shop;
 
-/// Takes the names out of the lock that `[tools]` named and names no more. If the lock is `--locked`, fails instead; with
-/// `--dry-run`, says what would be removed.
+/// Takes the names out of the lock that `[tools]` named and names no more, and those back that the lock lost meanwhile, such as
+/// by a pull. If the lock is `--locked` and has one of them, fails instead; with `--dry-run`, says what would be removed.
 pub(super) fn forget(
     shop: &Shop,
     installed: &Installed,
     (is_locked, is_dry): (bool, bool),
     report: &mut Report,
 ) -> Result<(), Refusal> {
-    let gone = installed.lock.0.values().filter(|entry| entry.declared && !shop.declared().contains_key(&entry.name));
-    for entry in gone {
+    let is_gone = |entry: &&Entry| entry.declared && !shop.declared().contains_key(&entry.name);
+    let locked = installed.lock.0.values();
+    let gone = installed.orphans().filter(|_| !is_locked).chain(locked).filter(is_gone);
+    let gone: BTreeMap<&str, &Entry> = gone.map(|entry| (entry.name.as_str(), entry)).collect();
+    for entry in gone.into_values() {
         if is_locked {
             let message = format!(
                 "`{}` is in {}, and [tools] does not name it any more: run `toolcell install` without --locked",

@@ -123,6 +123,16 @@ fn say(sheet: &mut Sheet, change: &Change) {
             sheet.host("ANOTHER SIGNER VOUCHES FOR IT:");
             sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
         }
+        Change::Tag { before, after, is_named: true, .. } => {
+            sheet.host("Another tag of the same workflow signed it; a [[trust]] entry names both:");
+            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+        }
+        Change::Tag { before, after, identity, issuer, .. } => {
+            sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
+            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+            sheet.host("Name it in a [[trust]] entry to agree to all of its tags, and to no branch:");
+            sheet.lines(&format!("identity = \"{identity}\"\nissuer = \"{issuer}\""), CEILING_ROWS_MAX);
+        }
         Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
             let is_larger = matches!(change, Change::Ceiling(_));
             sheet.host(if is_larger { "IT COULD ASK FOR MORE:" } else { "It could ask for less:" });

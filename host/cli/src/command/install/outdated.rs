@@ -2,6 +2,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
+use toolcell_install::component;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::Entry;
 use toolcell_install::place::Installed;
@@ -73,19 +74,28 @@ impl Outdated {
     }
 }
 
+/// What the reference of `entry` stands for by now. The component is fetched only where nothing else tells the digest, or the
+/// version of a new one.
 fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;
     let source = shop.sources.of(&want.reference)?;
     shop.runtime.block_on(async {
         let resolved = source.resolve(&want.reference).await?;
-        let version = resolved.version().map(str::to_owned);
-        if let Some(digest) = resolved.digest() {
+        let (digest, version) = (resolved.digest(), resolved.version().map(str::to_owned));
+        if let Some(digest) = digest.filter(|digest| *digest == entry.digest || version.is_some()) {
             return Ok(Latest { digest, version });
         }
-        // Only the bytes tell.
-        let mut nowhere = std::io::sink();
-        let mut sink = Sink::new(&mut nowhere, COMPONENT_BYTES_MAX);
-        source.fetch(&resolved, &mut sink).await?;
-        Ok(Latest { digest: sink.finish(), version })
+        let mut bytes = Vec::new();
+        let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(COMPONENT_BYTES_MAX));
+        let outcome = source.fetch(&resolved, &mut sink).await;
+        let fetched = sink.finish();
+        match digest {
+            None => outcome.map(|()| Latest { digest: fetched, version: component::version(&bytes) }),
+            // Without the component, the tool is as outdated as with it.
+            Some(digest) => {
+                let version = outcome.ok().and_then(|()| component::version(&bytes));
+                Ok(Latest { digest, version })
+            }
+        }
     })
 }

@@ -120,6 +120,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Load it first: `load_tool` over MCP, `GET /v1/tools/NAME` over HTTP, then call again.",
     },
     Page {
+        code: "call_id_too_long",
+        origins: &[Call(InvalidArguments)],
+        means: "A call in the message of a model has too long an id.",
+        cause: "Records have the id, and some APIs put what the model thought into it.",
+        remedy: "Give the call a shorter id. The other calls of the message ran.",
+    },
+    Page {
         code: "arguments_not_json",
         origins: &[Call(InvalidArguments)],
         means: "The arguments are not JSON.",

@@ -276,7 +276,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "signer_not_trusted",
         origins: &[Call(PolicyBlocked)],
         means: "The signer is not one that the `[[trust]]` entries name.",
-        cause: "Another person or key signed it.",
+        cause: "Another person, key or workflow signed it, or the same workflow for another tag.",
         remedy: "If you trust this signer, add an entry.",
     },
     Page {
