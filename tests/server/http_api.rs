@@ -421,6 +421,34 @@ fn a_call_is_found_after_a_restart() {
 }
 
 #[test]
+fn an_artifact_that_was_removed_is_gone_and_its_call_is_not() {
+    let place = Place::new();
+    let serve = || {
+        let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
+        let arguments = Web::arguments(&["probe#artifacts"], [format!("--token-file={tokens}")]);
+        let mut web = Web::run(Toolcell::at(&place.home, arguments));
+        web.token = ANNA.to_owned();
+        web
+    };
+    let web = serve();
+    let files = json!({ "files": [{ "name": "a.txt", "text": "a" }] });
+    let reply = web.post("/v1/calls", &[], &json!({ "tool": "artifacts", "input": files }));
+    let (path, result) = (reply.header("location").unwrap(), reply.value());
+    let digest = result["artifact_refs"][0]["digest"].as_str().unwrap();
+    std::fs::remove_file(place.home.join("payloads").join(digest.trim_start_matches("sha256:"))).unwrap();
+    let is_gone = |web: &Web| {
+        for name in ["a.txt", "0", digest] {
+            web.get(&format!("{path}/artifacts/{name}")).is_problem(410, "artifact_gone");
+        }
+        assert_eq!(web.get(&path).value()["result"]["artifact_refs"], result["artifact_refs"]);
+    };
+    is_gone(&web);
+    // From the log, too.
+    web.end();
+    is_gone(&serve());
+}
+
+#[test]
 fn an_artifact_is_fetched_whole_or_in_part() {
     let web = Web::of(&["probe#artifacts"]);
     let size = 3 << 20;
