@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::source::{REFERRERS_MAX, Referrer};
 use crate::trust::TrustPolicy;
-use crate::verifier::{Signer, Subject, Verdict, Verifier};
+use crate::verifier::{Signer, Subject, Verdict};
 
 pub use key::{ManagedKey, MinisignKey};
 use refusal::Problem;
@@ -75,6 +75,15 @@ impl SignatureVerifier {
     /// The policy that it applies.
     pub fn policy(&self) -> &TrustPolicy {
         &self.policy
+    }
+
+    /// Checks the signatures `found`, which are untrusted, against `subject`.
+    ///
+    /// # Errors
+    ///
+    /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
+    pub fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
+        self.judge(subject, &self.examine(subject, found)?)
     }
 
     /// Checks each of the signatures `found`, which are untrusted, against `subject`.
@@ -173,12 +182,6 @@ impl SignatureVerifier {
         let mut notes = vec![format!("{} is not signed: nothing says who made it", subject.reference)];
         notes.extend(refusals.iter().map(|refusal| format!("not checked: {}", refusal.message)));
         Ok(Verdict { signer: None, signed_at: None, is_named: false, notes })
-    }
-}
-
-impl Verifier for SignatureVerifier {
-    fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
-        self.judge(subject, &self.examine(subject, found)?)
     }
 }
 
