@@ -379,9 +379,10 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<C
     confine::die_with(parent)?;
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
-    setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
+    setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
     let engines = Compilers::new()?;
     start_threads(memory_bytes).context("cannot start the threads")?;
+    confine::leave_no_dump()?;
     if guard!("compile_filter") {
         confine::only_compute()?;
     }
