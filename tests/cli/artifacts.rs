@@ -132,6 +132,25 @@ fn what_is_not_there_says_why() {
 }
 
 #[test]
+fn an_artifact_that_was_removed_is_gone_and_its_call_is_shown() {
+    let home = Home::new();
+    let files = json!({ "files": [{ "name": "a.txt", "text": "a" }] });
+    let record = home.call(&guest("probe#artifacts"), &files, &[]);
+    let artifact = &record["result"]["artifact_refs"][0];
+    let (uri, digest) = (artifact["uri"].as_str().unwrap(), artifact["digest"].as_str().unwrap());
+    assert_eq!(home.state(digest, 0)["state"], "available");
+    std::fs::remove_file(home.payload(digest)).unwrap();
+    let id = record["invocation"]["invocation_id"].as_str().unwrap();
+    for reference in [uri, digest] {
+        let gone = home.state(reference, 1);
+        assert_eq!((&gone["state"], &gone["calls"]), (&json!("gone"), &json!([id])));
+    }
+    let shown = home.toolcell(&["show", id, "--json"]).run().exits(0).json();
+    assert_eq!(shown["result"]["artifact_refs"], record["result"]["artifact_refs"]);
+    assert!(home.toolcell(&["show", id]).run().exits(0).stdout.contains("succeeded"));
+}
+
+#[test]
 fn inputs_and_partial_results_are_fetched_from_the_record() {
     let home = Home::new();
     let record = home.call(&example("ticker"), &json!({ "ticks": 2, "partial": true }), &[]);

@@ -3,12 +3,14 @@
 
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::approvals::Place;
 use super::approvals::terminal::Terminal;
 use super::echo_in;
 use super::interrupts::wait_until;
 use crate::sandbox::compiling::bomb::{compile_bomb, slow_to_compile};
-use crate::support::{Toolcell, scratch};
+use crate::support::{Ran, Toolcell, scratch};
 
 /// A `toolcell` that compiles until it is stopped, and the PID of its compiler process.
 fn compiling(folder: &std::path::Path) -> (Child, u32) {
@@ -20,7 +22,7 @@ fn compiling(folder: &std::path::Path) -> (Child, u32) {
         .arg(&bomb)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut worker = None;
@@ -57,6 +59,18 @@ fn the_compiler_ends_with_a_host_that_is_killed() {
     host.kill().unwrap();
     host.wait().unwrap();
     wait_until("the compiler's end", || status(worker, "State").is_none());
+}
+
+#[test]
+fn a_compiler_that_the_kernel_kills_is_no_limit_on_time() {
+    let (_kept, folder) = scratch();
+    let (host, worker) = compiling(&folder);
+    kill_process(Pid::from_raw(i32::try_from(worker).unwrap()).unwrap(), Signal::KILL).unwrap();
+    let refused = Ran::from(host.wait_with_output().unwrap()).exits(4);
+    for said in ["compile_killed]", "out of memory", "lower `memory` under [compile]"] {
+        assert!(refused.stderr.contains(said), "{said}: {}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains("CPU time"), "{}", refused.stderr);
 }
 
 #[test]

@@ -10,7 +10,11 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("memory_limit", &["MEM-2"], &[]),
     ("table_limit", &["MEM-3"], &[]),
     ("instance_limit", &[], &["sandbox::space::instances_are_counted"]),
-    ("instance_metadata", &[], &["unit:metadata::", "sandbox::space::what_the_engine_keeps"]),
+    (
+        "instance_metadata",
+        &[],
+        &["unit:metadata::", "sandbox::space::what_the_engine_keeps", "sandbox::space::components_count"],
+    ),
     ("fuel", &[], &["sandbox::limits::"]),
     ("hostcall_fuel", &[], &["sandbox::floods::an_answer_over_the_limit_is_not_copied_out_of_the_guest"]),
     ("deadline", &["CPU-7"], &[]),

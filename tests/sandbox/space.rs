@@ -123,6 +123,31 @@ async fn what_the_engine_keeps_of_an_instance_is_limited_in_both_engines() {
 }
 
 #[tokio::test]
+async fn components_count_each_time_that_they_are_instantiated() {
+    let text = std::fs::read_to_string(root().join("tests/guests/wat/echo.wat")).unwrap();
+    let text = text.replace("wat.echo", "wat.nest");
+    let before = "  (component $tool\n";
+    // Each level instantiates the one before twice.
+    let level = |at: usize| {
+        let instance = format!("(instance (instantiate $level{}))", at - 1);
+        format!("(component $level{at} {instance} {instance})\n")
+    };
+    for (levels, needs, loads) in
+        [(8, "", true), (8, "(type (stream u8))", true), (14, "", false), (14, "(type (stream u8))", false)]
+    {
+        let all: String = (1..=levels).map(level).collect();
+        let last = format!("(instance (instantiate $level{levels}))\n");
+        let parts = format!("{before}{needs}(component $level0)\n{all}{last}");
+        let nested = wat::parse_str(text.replacen(before, &parts, 1)).unwrap();
+        let loaded = Test::of_bytes(nested, None).on(&without_pool()).load().await;
+        assert_eq!(loaded.is_ok(), loads, "{levels} {needs}: {loaded:?}");
+        if let Err(refusal) = loaded {
+            assert_eq!(refusal.code, "memory_limit", "{refusal:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn tables_share_one_limit() {
     let host = without_pool();
     let called =

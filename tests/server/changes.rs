@@ -254,8 +254,8 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     };
     kill_process(worker, Signal::KILL).unwrap();
     let [pending, unavailable] = until_told(&mut client, |[pending, _]| *pending == json!([]));
-    let limit = json!({ "provider": "bomb.wasm", "error_class": "sandbox_violation", "error_code": "compile_limit" });
-    assert_eq!((pending, unavailable), (json!([]), json!([limit])));
+    let killed = json!({ "provider": "bomb.wasm", "error_class": "sandbox_violation", "error_code": "compile_killed" });
+    assert_eq!((pending, unavailable), (json!([]), json!([killed])));
     shop.configure(DEFERRED);
     until_told(&mut client, |told| *told == nothing);
 }

@@ -344,6 +344,28 @@ fn a_running_call_is_canceled_once() {
 }
 
 #[test]
+fn a_cancellation_of_a_call_that_has_ended_or_is_not_the_callers_is_on_record() {
+    let place = Place::new();
+    let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\nbert {BERT}\n"));
+    let arguments = Web::arguments(&["probe#progress"], [format!("--token-file={tokens}")]);
+    let mut web = Web::run(Toolcell::at(&place.home, arguments));
+    web.token = ANNA.to_owned();
+    let body = json!({ "tool": "progress", "input": { "count": 1 } });
+    let path = web.post("/v1/calls", &[], &body).header("location").unwrap();
+    web.request(&format!("DELETE {path}"), &[], "").is_problem(409, "already_ended");
+    web.token = BERT.to_owned();
+    for unknown in [path.as_str(), "/v1/calls/never-was"] {
+        web.request(&format!("DELETE {unknown}"), &[], "").is_problem(404, "unknown_call");
+    }
+    let failed = place.failed_cancellations();
+    let told: Vec<[&Value; 2]> = failed.iter().map(|data| [&data["reason"], &data["native_call_id"]]).collect();
+    let id = path.rsplit('/').next().unwrap();
+    // Nothing is said of the call of the other principal, only the id that was given.
+    let unknown = [["unknown_invocation", id], ["unknown_invocation", "never-was"]];
+    assert_eq!(json!(told), json!([["already_terminal", null], unknown[0], unknown[1]]));
+}
+
+#[test]
 fn a_client_that_goes_away_cancels_the_call_that_it_waits_for() {
     let (_guard, path) = scratch();
     let file = path.join("records");
@@ -396,6 +418,34 @@ fn a_call_is_found_after_a_restart() {
     assert_eq!(web.get(&path).value()["status"], "succeeded");
     assert_eq!(events(&web.get(&format!("{path}/events")).body), all);
     assert_eq!(events(&web.get(&format!("{path}/events?from=4")).body), &all[3..]);
+}
+
+#[test]
+fn an_artifact_that_was_removed_is_gone_and_its_call_is_not() {
+    let place = Place::new();
+    let serve = || {
+        let tokens = token_file(&place.home, "tokens", &format!("anna {ANNA}\n"));
+        let arguments = Web::arguments(&["probe#artifacts"], [format!("--token-file={tokens}")]);
+        let mut web = Web::run(Toolcell::at(&place.home, arguments));
+        web.token = ANNA.to_owned();
+        web
+    };
+    let web = serve();
+    let files = json!({ "files": [{ "name": "a.txt", "text": "a" }] });
+    let reply = web.post("/v1/calls", &[], &json!({ "tool": "artifacts", "input": files }));
+    let (path, result) = (reply.header("location").unwrap(), reply.value());
+    let digest = result["artifact_refs"][0]["digest"].as_str().unwrap();
+    std::fs::remove_file(place.home.join("payloads").join(digest.trim_start_matches("sha256:"))).unwrap();
+    let is_gone = |web: &Web| {
+        for name in ["a.txt", "0", digest] {
+            web.get(&format!("{path}/artifacts/{name}")).is_problem(410, "artifact_gone");
+        }
+        assert_eq!(web.get(&path).value()["result"]["artifact_refs"], result["artifact_refs"]);
+    };
+    is_gone(&web);
+    // From the log, too.
+    web.end();
+    is_gone(&serve());
 }
 
 #[test]

@@ -49,6 +49,18 @@ impl Place {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// The data of all events of this type, which are on record.
+    pub(super) fn events_of_type(&self, event_type: &str) -> Vec<Value> {
+        let ran = self.run(&["events", "--json", &format!("--type={event_type}")]).exits(0);
+        let read = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"]["data"].clone();
+        ran.stdout.lines().map(read).collect()
+    }
+
+    /// What is on record of the cancellations in vain.
+    pub(super) fn failed_cancellations(&self) -> Vec<Value> {
+        self.events_of_type("tool.invocation.cancel_failed")
+    }
+
     pub(super) fn records(&self) -> Vec<Value> {
         records(&self.home.join("records"))
     }

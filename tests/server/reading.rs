@@ -44,6 +44,14 @@ fn state(answer: &Value) -> (&Value, &Value) {
     (&answer["structuredContent"]["state"], &answer["_meta"]["toolcell/error"]["code"])
 }
 
+/// Why the resource cannot be read, for programs.
+#[track_caller]
+fn resource_state(client: &mut Client, uri: &str) -> String {
+    let error = client.request("resources/read", json!({ "uri": uri }))["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(-32002), &json!(uri)), "{error:#}");
+    error["data"]["state"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
     let (_guard, home) = home();
@@ -87,13 +95,15 @@ fn only_what_a_client_was_referred_to_can_be_read_and_why_not_is_for_programs_to
         let refused = other.call("read_result", json!({ "reference": forged }));
         assert_eq!(state(&refused), (&json!("unknown_reference"), &json!("unknown_reference")));
     }
+    assert_eq!(resource_state(&mut other, &uri), "unknown_reference");
     let wrong = owner.call("read_result", json!({ "reference": uri, "offset": "0" }));
     assert_eq!(wrong["_meta"]["toolcell/error"]["code"], "schema_mismatch");
     std::fs::remove_file(home.join("payloads").join(digest.strip_prefix("sha256:").unwrap())).unwrap();
     let gone = owner.call("read_result", json!({ "reference": uri }));
     assert_eq!(state(&gone), (&json!("gone"), &json!("gone")));
-    let gone = owner.request("resources/read", json!({ "uri": uri }));
-    assert_eq!((&gone["error"]["code"], &gone["error"]["data"]["state"]), (&json!(-32002), &json!("gone")));
+    for uri in [uri.clone(), format!("{uri}?offset=5")] {
+        assert_eq!(resource_state(&mut owner, &uri), "gone");
+    }
 }
 
 #[test]
@@ -109,6 +119,9 @@ fn a_payload_that_was_cut_on_disk_is_not_read() {
     assert_eq!(first["content"][0]["text"], "xxx");
     let refused = client.call("read_result", json!({ "reference": uri, "offset": 49_990 }));
     assert_eq!(refused["_meta"]["toolcell/error"]["code"], "payload_unreadable");
+    for uri in [uri.clone(), format!("{uri}?offset=5")] {
+        assert_eq!(resource_state(&mut client, &uri), "damaged");
+    }
 }
 
 #[test]
@@ -126,6 +139,7 @@ fn a_result_that_is_displaced_by_a_thousand_newer_ones_has_expired() {
     }
     let refused = client.call("read_result", json!({ "reference": first }));
     assert_eq!(state(&refused), (&json!("expired"), &json!("expired")));
+    assert_eq!(resource_state(&mut client, &first), "expired");
 }
 
 #[test]
@@ -169,6 +183,7 @@ fn what_was_readable_is_redacted_once_the_operator_says_so() {
     client.says("the new ones are offered");
     let refused = client.call("read_result", json!({ "reference": uri }));
     assert_eq!(state(&refused), (&json!("redacted"), &json!("redacted")));
+    assert_eq!(resource_state(&mut client, &uri), "redacted");
     assert_eq!(names(&listed(&mut client)), ["big"]);
 }
 

@@ -222,28 +222,37 @@ export class Toolcell {
     if (signal?.aborted) throw canceled(signal);
     const pending = this.#connection.begin(wanted.method, wanted.params, onProgress, wall);
     // The program can make the calls of a request one after the other, and each has the time.
-    const limit = wall === undefined ? undefined : wall * wanted.calls + GRACE_MS;
+    const limit = wall === undefined ? Number.POSITIVE_INFINITY : wall * wanted.calls + GRACE_MS;
     const result = this.#bounded(pending, signal, limit).then(wanted.read);
     // The caller may look at the progress alone.
     result.catch(() => {});
     return { result, cancel: () => this.#connection.cancel(pending, canceled(undefined)) };
   }
 
-  async #bounded(pending: Pending, signal: AbortSignal | undefined, limit: number | undefined): Promise<unknown> {
-    const abort = () => this.#connection.cancel(pending, canceled(signal));
+  async #bounded(pending: Pending, signal: AbortSignal | undefined, limit: number): Promise<unknown> {
+    const connection = this.#connection;
+    const abort = () => connection.cancel(pending, canceled(signal));
     const message = `toolcell did not answer within ${limit} ms; the call was canceled`;
-    const wait = () => (limit === undefined ? undefined : after(limit, late));
+    let ping: Pending | undefined;
+    // The time of a call begins after its approval. Meanwhile the program has as much for the answer to a ping: it may hang.
     const late = () => {
-      // The time of a call begins after its approval.
-      if (this.#connection.asks) timer = wait();
-      else this.#connection.cancel(pending, new ToolcellError("timeout", "no_answer", message));
+      const left = connection.settled + limit - performance.now();
+      if (connection.asks && ping?.isDone !== false) {
+        ping = connection.begin("ping", {});
+        timer = after(limit, late);
+      } else if (!connection.asks && left > 0) {
+        timer = after(left, late);
+      } else {
+        connection.cancel(pending, new ToolcellError("timeout", "no_answer", message));
+      }
     };
-    let timer = wait();
+    let timer = after(limit, late);
     signal?.addEventListener("abort", abort, { once: true });
     try {
       return await pending.answer;
     } finally {
       clearTimeout(timer);
+      if (ping !== undefined) connection.forget(ping);
       signal?.removeEventListener("abort", abort);
     }
   }

@@ -28,6 +28,7 @@ export interface Handlers {
 /** A request that waits for its answer. */
 export class Pending {
   readonly answer: Promise<unknown>;
+  isDone = false;
   #resolve!: (answer: unknown) => void;
   #reject!: (error: unknown) => void;
 
@@ -41,10 +42,12 @@ export class Pending {
   }
 
   end(answer: unknown): void {
+    this.isDone = true;
     this.#resolve(answer);
   }
 
   fail(error: unknown): void {
+    this.isDone = true;
     this.#reject(error);
   }
 }
@@ -68,6 +71,7 @@ export class Connection {
   readonly #pending = new Map<number, Pending>();
   /** The questions that are not answered. The program takes back those that do not matter any more. */
   readonly #questions = new Set<unknown>();
+  #settled = Number.NEGATIVE_INFINITY;
   #next = 1;
   #ended: ToolcellError | undefined;
   #read: Buffer[] = [];
@@ -156,6 +160,11 @@ export class Connection {
     pending.fail(error);
   }
 
+  /** Does not wait for the answer to a request any more, which otherwise keeps this process alive. */
+  forget(pending: Pending): void {
+    this.#remove(pending.id);
+  }
+
   #cancel(requestId: number, reason: string): void {
     this.#send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId, reason } });
   }
@@ -194,6 +203,11 @@ export class Connection {
   /** Whether a call may be waiting for a person, which no timeout of a call counts. */
   get asks(): boolean {
     return this.waits || this.#questions.size > 0;
+  }
+
+  /** When a question ended last, of `performance.now()`; minus infinity before the first end. */
+  get settled(): number {
+    return this.#settled;
   }
 
   get stderr(): string {
@@ -280,7 +294,7 @@ export class Connection {
       if (method === "notifications/progress") this.#progress(params);
       else if (method === "notifications/message") this.#handlers.log(params);
       else if (method === "notifications/tools/list_changed") this.#handlers.toolsChanged();
-      else if (method === "notifications/cancelled") this.#questions.delete(params["requestId"]);
+      else if (method === "notifications/cancelled") this.#settle(params["requestId"]);
     } catch (error) {
       // A function of the caller: it must not end the connection, and its error must not be lost.
       queueMicrotask(() => {
@@ -321,7 +335,14 @@ export class Connection {
     // Also if the answer is one that JSON cannot hold.
     const no = () => lineOf({ jsonrpc: "2.0", id, result: { action: "decline" } });
     const line = await this.#handlers.question(params).then((result) => lineOf({ jsonrpc: "2.0", id, result })).catch(no);
-    if (this.#questions.delete(id)) this.#child.stdin?.write(line);
+    if (this.#settle(id)) this.#child.stdin?.write(line);
+  }
+
+  /** Ends a question. Returns whether it was open. */
+  #settle(id: unknown): boolean {
+    const wasOpen = this.#questions.delete(id);
+    if (wasOpen) this.#settled = performance.now();
+    return wasOpen;
   }
 
   #end(error: ToolcellError): void {

@@ -255,10 +255,12 @@ describe("questions", () => {
   test("the time of a call begins after its approval", async (test) => {
     shortened(test);
     const config = join(scratch(test), "toolcell.toml");
-    writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
-    const approve = () => sleep(4_000, true);
-    const cell = await Toolcell.start({ tools: [example("jq")], config, approve });
-    assert.equal((await cell.call("jq", { filter: "1" }, { timeoutMs: 2_000 })).text, "1");
+    writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "ticker.*"\n');
+    // Between the first timeout and the second one, which the call outlives.
+    const approve = () => sleep(5_000, true);
+    const cell = await Toolcell.start({ tools: [example("ticker")], config, approve });
+    const result = await cell.call("ticker", { ticks: 5, interval_ms: 500 }, { timeoutMs: 3_000 });
+    assert.equal(result.text, "5 of 5 ticks");
     await cell.close();
   });
 
@@ -337,6 +339,23 @@ describe("programs", () => {
     await cell.close();
   });
 
+  test("a program that hangs while a call waits for an approval is noticed", async (test) => {
+    shortened(test);
+    const config = join(scratch(test), "toolcell.toml");
+    writeFileSync(config, '[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n');
+    const cell = await Toolcell.start({ tools: [example("jq")], config, approve: "wait" });
+    await cell.tools();
+    const pid = latest();
+    const failed = cell.call("jq", { filter: "1" }, { timeoutMs: 1_000 }).catch((error) => error.code);
+    // Longer than the timeout, because the program answers.
+    assert.equal(await Promise.race([failed, sleep(3_500, "waits")]), "waits");
+    process.kill(pid, "SIGSTOP");
+    const code = await Promise.race([failed, sleep(20_000, "waits", { ref: false })]);
+    process.kill(pid, "SIGCONT");
+    assert.equal(code, "no_answer");
+    await cell.close();
+  });
+
   test("a program that ignores everything is killed", async (test) => {
     const folder = scratch(test);
     const program = join(folder, "toolcell");
@@ -369,7 +388,11 @@ describe("programs", () => {
   async function started(cell) {
     const call = cell.submit("ticker", LONG);
     for await (const _ of call) break;
-    const children = readFileSync(`/proc/self/task/${process.pid}/children`, "utf8").trim().split(" ");
-    return { pid: Number(children.at(-1)), call };
+    return { pid: latest(), call };
+  }
+
+  /** The program that was started last. */
+  function latest() {
+    return Number(readFileSync(`/proc/self/task/${process.pid}/children`, "utf8").trim().split(" ").at(-1));
   }
 });

@@ -13,7 +13,7 @@ from unittest import mock
 
 from .support import SOURCE, example, is_running
 
-from toolcell import Approval, Decision, Options, Progress, Question, Result, Toolcell, ToolcellError
+from toolcell import Approval, Call, Decision, Options, Progress, Question, Result, Toolcell, ToolcellError
 
 
 def openai(call_id: str, name: str, arguments: str) -> dict:
@@ -237,14 +237,16 @@ class Questions(unittest.TestCase):
 
     def test_the_time_of_a_call_begins_after_its_approval(self) -> None:
         config = Path(self.enterContext(tempfile.TemporaryDirectory())) / "toolcell.toml"
-        config.write_text('[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n')
+        config.write_text('[[rule]]\nbehavior = "ask"\ntool = "ticker.*"\n')
 
         def approve(question: Approval) -> bool:
-            time.sleep(4)
+            # Between the first timeout and the second one, which the call outlives.
+            time.sleep(5)
             return True
 
-        with Toolcell(example("jq"), config=config, approve=approve) as cell, mock.patch("toolcell._session.GRACE_S", 0.0):
-            self.assertEqual(cell.call("jq", {"filter": "1"}, timeout=2).text, "1")
+        with Toolcell(example("ticker"), config=config, approve=approve) as cell, mock.patch("toolcell._session.GRACE_S", 0.0):
+            result = cell.call("ticker", {"ticks": 5, "interval_ms": 500}, timeout=3)
+            self.assertEqual(result.text, "5 of 5 ticks")
 
     def test_wait_leaves_the_answer_to_others(self) -> None:
         self.assertEqual(self.ask(approve="wait", approval_timeout=0.5), ("approval_rejected", "approval_expired"))
@@ -387,6 +389,32 @@ class Programs(unittest.TestCase):
         starting.join()
         self.assertLess(time.monotonic() - began, 15)
         self.assertEqual(codes, ["client_closed"])
+
+    def test_a_program_that_hangs_while_a_call_waits_for_an_approval_is_noticed(self) -> None:
+        config = Path(self.enterContext(tempfile.TemporaryDirectory())) / "toolcell.toml"
+        config.write_text('[[rule]]\nbehavior = "ask"\ntool = "jq.*"\n')
+        errors = []
+
+        def wait(call: Call) -> None:
+            try:
+                call.result()
+            except ToolcellError as error:
+                errors.append((error.error_class, error.code))
+
+        with Toolcell(example("jq"), config=config, approve="wait") as cell, mock.patch("toolcell._session.GRACE_S", 0.0):
+            cell.tools()
+            waiting = threading.Thread(target=wait, args=[cell.submit("jq", {"filter": "1"}, timeout=1)])
+            waiting.start()
+            # Longer than the timeout, because the program answers.
+            waiting.join(3.5)
+            self.assertTrue(waiting.is_alive(), errors)
+            pid = cell._session.connection.pid
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                waiting.join(20)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            self.assertEqual(errors, [("timeout", "no_answer")])
 
     def test_calls_that_end_together_have_errors_of_their_own(self) -> None:
         with Toolcell(example("ticker"), config=False) as cell:

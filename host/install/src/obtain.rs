@@ -7,9 +7,10 @@ use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::Reference;
+use crate::signature::SignatureVerifier;
 use crate::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
 use crate::store::{self, Draft, Store};
-use crate::verifier::{Signer, Subject, Verdict, Verifier};
+use crate::verifier::{Signer, Subject, Verdict};
 
 /// The sources of the three kinds of references.
 pub struct Sources {
@@ -93,7 +94,7 @@ impl Obtained {
 pub async fn obtain(
     wanted: &Wanted<'_>,
     sources: &Sources,
-    verifier: &dyn Verifier,
+    verifier: &SignatureVerifier,
     (store, home): (&Store, &Path),
 ) -> Result<Obtained, Refusal> {
     let reference = wanted.reference;

@@ -1,14 +1,12 @@
-//! Who signed a component: the trait that the formats of signatures are behind, and what it answers.
+//! Who signed a component: what a verifier is asked, and what it answers.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::Refusal;
 
 use crate::digest::Digest;
 use crate::reference::Reference;
-use crate::source::Referrer;
 
 /// What a signature must be over.
 #[derive(Clone, Copy, Debug)]
@@ -79,16 +77,6 @@ pub struct Verdict {
     pub is_named: bool,
     /// What the user should read, such as that a file is not signed.
     pub notes: Vec<String>,
-}
-
-/// Checks signatures.
-pub trait Verifier: Send + Sync {
-    /// Checks `found`, which is untrusted, against `subject`.
-    ///
-    /// # Errors
-    ///
-    /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
-    fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal>;
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ const CODE_BYTES_MAX: u64 = 512 << 20;
 const THREAD_BYTES: u64 = 256 << 20;
 /// Bytes of stack of each thread: as many as a main thread has, because the depth of hostile code decides how much is used.
 const STACK_BYTES: usize = 8 << 20;
+/// CPU time after the limit, in seconds, at which the kernel kills a worker that did not end at the limit. A worker that the
+/// limit ends has its own signal, so that `SIGKILL` always means something else.
+const GRACE_SECONDS: u64 = 1;
 /// Exit status of a worker whose code is for the engine with concurrency.
 const CONCURRENT: i32 = 3;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
@@ -193,6 +196,7 @@ impl Compiler {
     }
 
     fn judge(&self, status: ExitStatus, code: Vec<u8>, said: &str) -> Result<(Concurrency, Vec<u8>), Refusal> {
+        use rustix::process::Signal;
         use std::os::unix::process::ExitStatusExt;
         match status.code() {
             Some(0) => return Ok((Concurrency::Off, code)),
@@ -205,11 +209,10 @@ impl Compiler {
             _ => {}
         }
         let ended = format!("the compiler ended with {status}: {said}");
-        match status.signal().and_then(rustix::process::Signal::from_named_raw) {
-            Some(rustix::process::Signal::XCPU | rustix::process::Signal::KILL) => Err(self.too_much(Limit::Time)),
-            Some(rustix::process::Signal::ABORT) if said.contains("memory allocation") => {
-                Err(self.too_much(Limit::Memory))
-            }
+        match status.signal().and_then(Signal::from_named_raw) {
+            Some(Signal::XCPU) => Err(self.too_much(Limit::Time)),
+            Some(Signal::ABORT) if said.contains("memory allocation") => Err(self.too_much(Limit::Memory)),
+            Some(Signal::KILL) => Err(self.killed(ended)),
             _ if crashed(status) => {
                 let message = "the compiler crashed on the component; build it with less deeply nested types and code";
                 Err(Refusal::new(ErrorClass::SandboxViolation, "compile_crash", message).detail(ended))
@@ -226,11 +229,24 @@ impl Compiler {
             }
             Limit::Time => {
                 let seconds = self.settings.cpu_seconds;
-                format!("compiling the component takes more than {seconds} s of CPU time; {RAISE} `time` {WHERE}")
+                let wall = seconds.saturating_mul(2);
+                let most = format!("{seconds} s of CPU time, or {wall} s in total");
+                format!("compiling the component takes more than {most}; {RAISE} `time` {WHERE}")
             }
             Limit::Code => format!("the compiled code of the component is larger than {} bytes", self.code_bytes_max),
         };
         Refusal::new(ErrorClass::SandboxViolation, "compile_limit", message)
+    }
+
+    /// The refusal of a component whose worker another process or the kernel killed: the host judges no worker that it killed
+    /// itself. The kernel does so when memory runs out before the worker reaches its own limit.
+    fn killed(&self, ended: String) -> Refusal {
+        let bytes = self.settings.memory_bytes;
+        let message = format!(
+            "the compiler was killed, as the kernel does when the machine or its container runs out of memory; give it more \
+             memory, or lower `memory` {WHERE}, which is {bytes} bytes"
+        );
+        Refusal::new(ErrorClass::SandboxViolation, "compile_killed", message).detail(ended)
     }
 }
 
@@ -359,12 +375,14 @@ impl Compilers {
 fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<Compilers> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+    let time = Rlimit { current: Some(cpu_seconds), maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)) };
     confine::die_with(parent)?;
-    setrlimit(Resource::Cpu, limit(cpu_seconds)).context("cannot limit the time")?;
+    setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
-    setrlimit(Resource::Core, limit(0)).context("forbid core dumps")?;
+    setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
     let engines = Compilers::new()?;
     start_threads(memory_bytes).context("cannot start the threads")?;
+    confine::leave_no_dump()?;
     if guard!("compile_filter") {
         confine::only_compute()?;
     }
@@ -424,12 +442,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_component_that_crashes_the_worker_is_refused_and_other_ends_are_faults_of_the_host() {
+    async fn a_component_that_crashes_or_exhausts_the_worker_is_refused_and_other_ends_are_faults_of_the_host() {
         for (end, code) in [
             ("kill -SEGV $$", "compile_crash"),
             ("echo 'has overflowed its stack' >&2; kill -ABRT $$", "compile_crash"),
             ("exit 101", "compile_crash"),
             ("echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$", "compile_limit"),
+            ("kill -XCPU $$", "compile_limit"),
+            ("kill -KILL $$", "compile_killed"),
             ("kill -TERM $$", "host_fault"),
             ("exit 71", "host_fault"),
         ] {

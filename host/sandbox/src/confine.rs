@@ -2,10 +2,15 @@
 //! process that can only compute, answer on its standard output, and end.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{die_with, only_compute};
+pub(super) use linux::{die_with, leave_no_dump, only_compute};
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn die_with(_parent: u32) -> anyhow::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn leave_no_dump() -> anyhow::Result<()> {
     Ok(())
 }
 
@@ -19,7 +24,7 @@ mod linux {
     use std::collections::BTreeMap;
 
     use anyhow::Context;
-    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    use rustix::process::{DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal};
     use seccompiler::{
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     };
@@ -32,6 +37,12 @@ mod linux {
         let living = getppid().and_then(|living| u32::try_from(living.as_raw_nonzero().get()).ok());
         anyhow::ensure!(living == Some(parent), "the host that asked for a compilation has ended");
         Ok(())
+    }
+
+    /// Makes the kernel write no core dump of this process. The limit on the size of dumps does not hold where they are piped
+    /// to a program, which would get gigabytes of a component that used up its time.
+    pub(crate) fn leave_no_dump() -> anyhow::Result<()> {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid core dumps")
     }
 
     /// System calls that Cranelift and the allocator need to compute, and those that read, write and exit. `tgkill` is

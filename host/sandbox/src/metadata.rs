@@ -1,22 +1,37 @@
 //! What the engine itself keeps of each instance of a module, and of a component: globals, and what is imported, exported or
 //! referred to. The memory limit of a call does not count it. A pool of instances has a limit of its own; an engine without a
 //! pool has none, and 60 instances of 900,000 globals took 900 MB there. A call has at most 64 instances by default, so that the
-//! engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes 240 KiB.
+//! engine keeps at most 64 MiB for it, with a pool and without one. CPython's largest module takes 240 KiB. A component in
+//! another one counts each time that it is instantiated: 20 of them, each of which instantiates the one before twice, fit into
+//! 1 KiB, and are a million instances.
 
-use wasmparser::{ElementItems, Encoding, Parser, Payload};
+use wasmparser::{
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentType, ElementItems,
+    Encoding, Parser, Payload,
+};
 
-/// Maximum size of what is kept of one instance of a module, or of the functions that a component lifts and lowers, in bytes:
-/// as much as fits into a pool.
+/// Maximum size of what is kept of one instance of a module, or of one instance of the whole component without its modules, in
+/// bytes: as much as fits into a pool.
 const BYTES_MAX: u64 = 1 << 20;
 /// Size of a global, in bytes.
 const GLOBAL_BYTES: u64 = 16;
 /// Size of a reference to a function, or of any other import, in bytes.
 const REFERENCE_BYTES: u64 = 32;
+/// Size of the flags and the tables of handles of an instance of a component, in bytes.
+const INSTANCE_BYTES: u64 = 128;
 
 /// A component of which the engine would keep too much.
 #[derive(Debug, thiserror::Error)]
-#[error("a part of it has more globals, imports, exports and function references than {max} bytes hold", max = BYTES_MAX)]
-pub(super) struct TooMuch;
+pub(super) enum TooMuch {
+    #[error("a part of it has more globals, imports, exports and function references than {max} bytes hold", max = BYTES_MAX)]
+    Part,
+    #[error(
+        "the components in it have more instances, functions and resources than {max} bytes hold, or instantiate a component \
+         that they import",
+        max = BYTES_MAX
+    )]
+    Instances,
+}
 
 /// Holds a valid component against the limit.
 ///
@@ -25,8 +40,11 @@ pub(super) struct TooMuch;
 /// [`TooMuch`], and what cannot be parsed.
 pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
     let (mut of_module, mut of_components) = (0_u64, 0_u64);
+    let mut nested = Nested::default();
     for payload in Parser::new(0).parse_all(component) {
-        let count = match payload? {
+        let payload = payload?;
+        let of_instance = nested.add(&payload)?;
+        let count = match payload {
             // Modules follow one another: only components hold others.
             Payload::Version { encoding: Encoding::Module, .. } => {
                 of_module = 0;
@@ -41,11 +59,114 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
                 of_module
             }
         };
-        if count > BYTES_MAX && guard!("instance_metadata") {
-            return Err(TooMuch.into());
+        let too_much = match count > BYTES_MAX {
+            true => Some(TooMuch::Part),
+            false => (of_instance > BYTES_MAX).then_some(TooMuch::Instances),
+        };
+        if let Some(too_much) = too_much
+            && guard!("instance_metadata")
+        {
+            return Err(too_much.into());
         }
     }
     Ok(())
+}
+
+/// The components whose end was not read yet, the innermost last.
+#[derive(Default)]
+struct Nested {
+    open: Vec<Definition>,
+    in_module: bool,
+}
+
+/// What is known of a component.
+struct Definition {
+    /// Size of what is kept of an instance of each component in its index space, in bytes; `None` for one that it imports, or
+    /// takes from an instance, because its type does not say how many instances it has in turn.
+    components: Vec<Option<u64>>,
+    /// Size of what is kept of an instance of it, and of the instances in that, in bytes.
+    bytes: u64,
+}
+
+impl Nested {
+    /// Adds a part of the file. Returns the size of what is kept of an instance of the innermost component so far, in bytes.
+    fn add(&mut self, payload: &Payload<'_>) -> anyhow::Result<u64> {
+        match payload {
+            Payload::Version { encoding: Encoding::Module, .. } => self.in_module = true,
+            Payload::Version { encoding: Encoding::Component, .. } => {
+                self.open.push(Definition { components: Vec::new(), bytes: INSTANCE_BYTES });
+            }
+            Payload::End(_) if self.in_module => self.in_module = false,
+            Payload::End(_) => {
+                let ended = self.open.pop();
+                self.define(ended.map(|ended| ended.bytes));
+            }
+            Payload::ComponentImportSection(imports) => {
+                for import in imports.clone() {
+                    if import?.ty.kind() == ComponentExternalKind::Component {
+                        self.define(None);
+                    }
+                }
+            }
+            // An export has an index of its own.
+            Payload::ComponentExportSection(exports) => {
+                for export in exports.clone() {
+                    let export = export?;
+                    if export.kind == ComponentExternalKind::Component {
+                        self.define(self.defined(0, export.index));
+                    }
+                }
+            }
+            Payload::ComponentAliasSection(aliases) => {
+                for alias in aliases.clone() {
+                    match alias? {
+                        ComponentAlias::Outer { kind: ComponentOuterAliasKind::Component, count, index } => {
+                            self.define(self.defined(count, index));
+                        }
+                        ComponentAlias::InstanceExport { kind: ComponentExternalKind::Component, .. } => {
+                            self.define(None);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Payload::ComponentInstanceSection(instances) => {
+                for instance in instances.clone() {
+                    if let ComponentInstance::Instantiate { component_index, .. } = instance? {
+                        self.keep(self.defined(0, component_index).unwrap_or(u64::MAX));
+                    }
+                }
+            }
+            Payload::ComponentTypeSection(types) => {
+                for defined in types.clone() {
+                    if matches!(defined?, ComponentType::Resource { .. }) {
+                        self.keep(REFERENCE_BYTES);
+                    }
+                }
+            }
+            Payload::InstanceSection(instances) => self.keep(bytes(instances.count(), REFERENCE_BYTES)),
+            Payload::ComponentCanonicalSection(functions) => self.keep(bytes(functions.count(), REFERENCE_BYTES)),
+            _ => {}
+        }
+        Ok(self.open.last().map_or(0, |innermost| innermost.bytes))
+    }
+
+    /// The component at `index`, as far as it is known, of the component that is `outward` levels outside of the innermost one.
+    fn defined(&self, outward: u32, index: u32) -> Option<u64> {
+        let from_end = usize::try_from(outward).ok()?;
+        let definition = self.open.iter().rev().nth(from_end)?;
+        definition.components.get(usize::try_from(index).ok()?).copied().flatten()
+    }
+
+    /// Adds a component to the index space of the innermost one.
+    fn define(&mut self, component: Option<u64>) {
+        self.open.last_mut().into_iter().for_each(|innermost| innermost.components.push(component));
+    }
+
+    /// Adds to what is kept of an instance of the innermost component.
+    fn keep(&mut self, bytes: u64) {
+        self.open.last_mut().into_iter().for_each(|innermost| innermost.bytes = innermost.bytes.saturating_add(bytes));
+    }
 }
 
 /// The size of what is kept of a section of a module, in bytes.
@@ -119,5 +240,54 @@ mod tests {
         };
         assert!(fits(&of(15_000)));
         assert!(!fits(&of(20_000)));
+    }
+
+    #[test]
+    fn a_component_counts_each_time_that_it_is_instantiated() {
+        let times = |count: usize| "(instance (instantiate $part))".repeat(count);
+        let drops = "(core func (canon resource.drop 0))".repeat(3_000);
+        let resources = "(type (resource (rep i32)))".repeat(3_000);
+        for part in [format!("(type (resource (rep i32))) {drops}"), resources] {
+            let of = |count: usize| fits(&format!("(component (component $part {part}) {})", times(count)));
+            assert!(of(5) && !of(15));
+            // Also under another index, and in another component.
+            let exported = |count: usize| {
+                let instances = "(instance (instantiate 1))".repeat(count);
+                fits(&format!("(component (component $part {part}) (export \"part\" (component $part)) {instances})"))
+            };
+            assert!(exported(5) && !exported(15));
+            let outer = |count: usize| {
+                let inner = format!("(component $inner {})", times(count));
+                let instances = "(instance (instantiate $inner))".repeat(3);
+                fits(&format!("(component (component $part {part}) {inner} {instances})"))
+            };
+            assert!(outer(2) && !outer(5));
+        }
+    }
+
+    #[test]
+    fn the_instances_in_each_level_multiply() {
+        // Each level instantiates the one before twice.
+        let of = |levels: usize| {
+            let level = |at: usize| {
+                let instance = format!("(instance (instantiate $level{}))", at - 1);
+                format!("(component $level{at} {instance} {instance})")
+            };
+            let all: String = (1..=levels).map(level).collect();
+            fits(&format!("(component (component $level0) {all} (instance (instantiate $level{levels})))"))
+        };
+        assert!(of(8));
+        // More than 64 would be more instances than a number holds.
+        assert!(!of(14) && !of(80));
+    }
+
+    #[test]
+    fn a_component_of_unknown_size_is_not_instantiated() {
+        assert!(fits(r#"(component (import "part" (component)))"#));
+        assert!(!fits(r#"(component (import "part" (component)) (instance (instantiate 0)))"#));
+        let taken =
+            r#"(component (import "parts" (instance (export "part" (component)))) (alias export 0 "part" (component))"#;
+        assert!(fits(&format!("{taken})")));
+        assert!(!fits(&format!("{taken} (instance (instantiate 0)))")));
     }
 }

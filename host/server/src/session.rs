@@ -14,6 +14,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{CallRecord, ErrorClass, Refusal, ToolResult};
 use toolcell_dialect::mcp::{self, Level};
 use ulid::Ulid;
@@ -495,30 +496,42 @@ impl ServerHandler for Session {
         params: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let missing =
-            || ErrorData::resource_not_found("there is no such resource here", Some(json!({ "uri": params.uri })));
+        let unreadable = |why: &'static str, state: &str| {
+            Err(ErrorData::resource_not_found(why, Some(json!({ "uri": params.uri, "state": state }))))
+        };
         let (uri, from) = mcp::part_of(&params.uri).map_or((params.uri.as_str(), None), |(uri, at)| (uri, Some(at)));
-        let Shelved { link, digest, provenance } = self.identity.shelf.find(uri).ok_or_else(missing)?;
+        let Some(Shelved { link, digest, provenance }) = self.payloads().find(uri) else {
+            return match self.payloads().has_expired(uri) {
+                true => unreadable("newer results displaced the resource; call the tool again", "expired"),
+                false => unreadable("there is no such resource here", "unknown_reference"),
+            };
+        };
         let host = Arc::clone(&self.server.offering().host);
         // A client that asks for all of a large payload gets its first part, which says where the next one is.
         let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
         if !host.keeping().output {
-            let said = Some(json!({ "uri": params.uri, "state": "redacted" }));
-            return Err(ErrorData::resource_not_found("a setting of the operator keeps all output back", said));
+            return unreadable("a setting of the operator keeps all output back", "redacted");
         }
         let read = match from {
             None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
             Some(from) => {
-                let part = host.payload_part(&digest, from, PART_BYTES_MAX).await;
-                part.map(|bytes| mcp::payload_part(&link, from, bytes, &provenance))
+                let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
+                let part = host.payload_part(&digest, from, count).await;
+                // A part has no digest, but a size.
+                part.and_then(|bytes| match bytes.len() as u64 == count {
+                    true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
+                    false => Err(PayloadChanged.into()),
+                })
             }
         };
         match read {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) if is_missing(&error) => Err(ErrorData::resource_not_found(
-                "the resource was removed from the host",
-                Some(json!({ "uri": params.uri, "state": "gone" })),
-            )),
+            Err(error) if is_missing(&error) => {
+                unreadable("the resource was removed from the host; call the tool again", "gone")
+            }
+            Err(error) if error.is::<PayloadChanged>() => {
+                unreadable("the resource was changed on disk; call the tool again", "damaged")
+            }
             Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
         }
     }

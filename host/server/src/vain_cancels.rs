@@ -1,5 +1,5 @@
-//! Cancellations of requests and tasks that have ended, or never were: on record, and bounded, because the client chooses how
-//! many it sends, and each becomes two lines of the log.
+//! Cancellations of requests, tasks and calls that have ended, or never were: on record, and bounded, because the
+//! client chooses how many it sends, and each becomes two lines of the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ struct Window {
 }
 
 impl VainCancels {
-    /// Puts on record that the client canceled a request or a task that there is not, and that has the client's `id`.
+    /// Puts on record that the client canceled a request, a task or a call that there is not, and that has the client's `id`.
     pub(super) async fn tell(&self, host: &Host, id: &str, session: Option<String>) {
         if self.admits(Instant::now()) {
             let id: String = id.chars().take(ID_CHARS_MAX).collect();

@@ -289,7 +289,18 @@ impl Host {
     /// Asks the call `id` of this host to stop; its own result says how it ended. A request for a call that has ended
     /// or that runs elsewhere, or for an id that no call has, is on record as `tool.invocation.cancel_failed`.
     pub async fn cancel(&self, id: InvocationId, reason: AbortReason) -> CancelOutcome {
-        pipeline::cancel(&self.services, id, reason).await
+        self.cancel_noting(id, reason, || true).await
+    }
+
+    /// Does what [`cancel`](Self::cancel) does, and puts a request that changes nothing on record only if `notes` returns
+    /// `true`: each such request takes two lines of the log, so that a host bounds how many a client causes.
+    pub async fn cancel_noting(
+        &self,
+        id: InvocationId,
+        reason: AbortReason,
+        notes: impl FnOnce() -> bool,
+    ) -> CancelOutcome {
+        pipeline::cancel(&self.services, id, reason, notes).await
     }
 
     fn services(&self) -> &Services {

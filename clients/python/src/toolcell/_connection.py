@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import queue
 import subprocess
@@ -63,6 +64,7 @@ class Connection:
         self._pending: dict[int, Pending] = {}
         # The questions that are not answered. The program takes back those that do not matter any more.
         self._questions: set[Any] = set()
+        self._settled = -math.inf
         self._number = 0
         self._ended: Optional[ToolcellError] = None
         self._closing = threading.Lock()
@@ -129,6 +131,11 @@ class Connection:
             self._cancel(pending.number, error.message)
         pending.fail(error)
 
+    def forget(self, pending: Pending) -> None:
+        """Does not wait for the answer to a request any more."""
+        with self._lock:
+            self._pending.pop(pending.number, None)
+
     def _cancel(self, number: int, reason: str) -> None:
         params = {"requestId": number, "reason": reason}
         self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
@@ -174,6 +181,12 @@ class Connection:
         """Whether a call may be waiting for a person, which no timeout of a call counts."""
         with self._lock:
             return self._waits or bool(self._questions)
+
+    @property
+    def settled(self) -> float:
+        """When a question ended last, of time.monotonic(); minus infinity before the first end."""
+        with self._lock:
+            return self._settled
 
     @property
     def stderr(self) -> str:
@@ -288,8 +301,7 @@ class Connection:
             elif method == "notifications/tools/list_changed":
                 self._handlers.tools_changed()
             elif method == "notifications/cancelled":
-                with self._lock:
-                    self._questions.discard(params.get("requestId"))
+                self._settle(params.get("requestId"))
         except Exception:
             # A function of the caller: it must not end the connection.
             _log.exception("cannot pass on %s", method)
@@ -320,11 +332,17 @@ class Connection:
         except Exception:
             _log.exception("cannot answer a question of toolcell; the answer is no")
             line = _line({"jsonrpc": "2.0", "id": number, "result": {"action": "decline"}})
-        with self._lock:
-            is_open = number in self._questions
-            self._questions.discard(number)
-        if is_open:
+        if self._settle(number):
             self._lines.put(line)
+
+    def _settle(self, number: Any) -> bool:
+        """Ends a question. Returns whether it was open."""
+        with self._lock:
+            was_open = number in self._questions
+            if was_open:
+                self._questions.discard(number)
+                self._settled = time.monotonic()
+        return was_open
 
     def _end(self, error: ToolcellError) -> None:
         with self._lock:

@@ -124,14 +124,26 @@ class Deadline:
         # The program can make the calls of a request one after the other, and each has the time.
         self._after = None if timeout is None else timeout * calls + GRACE_S
         self.until = None if self._after is None else time.monotonic() + self._after
+        self._ping: Optional[Pending] = None
 
     def passed(self, pending: Pending) -> None:
-        """Gives up, unless a user is being asked: the time of a call begins after its approval."""
+        """Gives up, unless a user is being asked, because the time of a call begins after its approval.
+
+        Meanwhile the program has as much time for the answer to a ping: it may hang.
+        """
         if self._after is None:
             return
+        now = time.monotonic()
         if self._connection.asks:
-            self.until = time.monotonic() + self._after
+            if self._ping is None or self._ping.is_done:
+                self._ping = self._connection.begin("ping", {})
+                self.until = now + self._after
+                return
+        elif self._connection.settled + self._after > now:
+            self.until = self._connection.settled + self._after
             return
+        if self._ping is not None:
+            self._connection.forget(self._ping)
         message = f"toolcell did not answer within {self._after:g} s; the call was canceled"
         self._connection.cancel(pending, ToolcellError("timeout", "no_answer", message))
 

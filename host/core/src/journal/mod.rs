@@ -16,7 +16,7 @@ pub use log::{
     CallLog, CallQuery, CallSummary, Damage, EventReader, FollowedEvent, Keep, LOG_AGE, LOG_BYTES, LogError,
     LogSettings, LoggedEvent, Verified,
 };
-pub use payload::PayloadStore;
+pub use payload::{PayloadChanged, PayloadStore};
 pub use reference::{Known, Reference, StoredPayload};
 pub use store::{
     Allowance, Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store, StoreError, Summary,

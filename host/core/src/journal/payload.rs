@@ -18,6 +18,11 @@ const COPY_BYTES: usize = 256 << 10;
 /// Time between two looks for old payloads: each reads the whole folder.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The bytes of a payload on disk are not those that were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload was changed on disk")]
+pub struct PayloadChanged;
+
 /// Payloads on disk, each in a file named by the SHA-256 of its bytes.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
@@ -41,7 +46,7 @@ impl PayloadStore {
     }
 
     /// Returns the bytes of the payload `sha256:<hex>`, at most `bytes_max`; reads on a thread for the host's own
-    /// store. Fails if the bytes were changed on disk.
+    /// store. Fails with [`PayloadChanged`] if the bytes were changed on disk.
     pub async fn fetch(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let (store, digest) = (self.clone(), digest.to_owned());
         STORE.run(move || store.read(&digest, bytes_max)).await?
@@ -60,8 +65,8 @@ impl PayloadStore {
         STORE.run(read).await?
     }
 
-    /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails if the bytes were changed
-    /// on disk; `target` then has them nevertheless.
+    /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails with [`PayloadChanged`] if
+    /// the bytes were changed on disk; `target` then has them nevertheless.
     pub async fn copy(&self, digest: &str, mut target: fs::File) -> anyhow::Result<()> {
         let (path, digest) = (self.path(digest)?, digest.to_owned());
         let copy = move || {
@@ -73,7 +78,7 @@ impl PayloadStore {
                 target.write_all(bytes).context("cannot write the copy of a payload")?;
             }
             let found = HEXLOWER.encode(&hasher.finalize());
-            ensure!(digest.strip_prefix("sha256:") == Some(found.as_str()), "the payload was changed on disk");
+            ensure!(digest.strip_prefix("sha256:") == Some(found.as_str()), PayloadChanged);
             anyhow::Ok(())
         };
         STORE.run(copy).await?
@@ -140,7 +145,7 @@ impl PayloadStore {
         let mut bytes = Vec::new();
         open(&self.path(digest)?)?.take(bytes_max + 1).read_to_end(&mut bytes).context("cannot read a payload")?;
         ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
-        ensure!(self::digest(&bytes) == digest, "the payload was changed on disk");
+        ensure!(self::digest(&bytes) == digest, PayloadChanged);
         Ok(bytes)
     }
 }

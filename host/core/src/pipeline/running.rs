@@ -75,8 +75,13 @@ impl Drop for Registered {
 }
 
 /// Asks the call `id` to stop. A request that comes too late, or for no call of this host, becomes events of the host and of
-/// the log: the record of the call does not change.
-pub async fn cancel(services: &Services, id: InvocationId, reason: AbortReason) -> CancelOutcome {
+/// the log if `notes` says so, which is asked only then: the record of the call does not change.
+pub async fn cancel(
+    services: &Services,
+    id: InvocationId,
+    reason: AbortReason,
+    notes: impl FnOnce() -> bool,
+) -> CancelOutcome {
     let here = services.running.lock().get(&id).map(|call| (call.cancellation.clone(), call.trail.upgrade()));
     let outcome = match here {
         Some((cancellation, Some(trail))) if !trail.has_ended() => {
@@ -86,7 +91,9 @@ pub async fn cancel(services: &Services, id: InvocationId, reason: AbortReason) 
         Some(_) => CancelOutcome::AlreadyTerminal,
         None => on_record(services, id).await,
     };
-    if let Some(why) = outcome.reason() {
+    if let Some(why) = outcome.reason()
+        && notes()
+    {
         for event in journal::canceled_in_vain(&services.source, id, reason, why) {
             services.announce(&event);
             // It changes nothing, so a log that cannot be written stops nothing here.

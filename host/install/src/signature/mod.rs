@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::source::{REFERRERS_MAX, Referrer};
 use crate::trust::TrustPolicy;
-use crate::verifier::{Signer, Subject, Verdict, Verifier};
+use crate::verifier::{Signer, Subject, Verdict};
 use crate::workflow::TaggedWorkflow;
 
 pub use key::{ManagedKey, MinisignKey};
@@ -76,6 +76,15 @@ impl SignatureVerifier {
     /// The policy that it applies.
     pub fn policy(&self) -> &TrustPolicy {
         &self.policy
+    }
+
+    /// Checks the signatures `found`, which are untrusted, against `subject`.
+    ///
+    /// # Errors
+    ///
+    /// A refusal whose code and words say what is wrong: no signature where one is needed, or one that does not hold.
+    pub fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
+        self.judge(subject, &self.examine(subject, found)?)
     }
 
     /// Checks each of the signatures `found`, which are untrusted, against `subject`.
@@ -180,12 +189,6 @@ fn preferred<'a>(signers: &[&'a Signer], last: Option<&Signer>) -> Option<&'a Si
     let is_next = |signer: &&&Signer| last.is_some_and(|last| TaggedWorkflow::of_both(last, signer).is_some());
     let known = signers.iter().find(|signer| last == Some(**signer));
     known.or_else(|| signers.iter().find(is_next)).or_else(|| signers.first()).copied()
-}
-
-impl Verifier for SignatureVerifier {
-    fn verify(&self, subject: &Subject<'_>, found: &[Referrer]) -> Result<Verdict, Refusal> {
-        self.judge(subject, &self.examine(subject, found)?)
-    }
 }
 
 /// The refusal of an artifact without a signature.

@@ -173,7 +173,12 @@ impl Routes {
             let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
             let cancels_of_door = Arc::clone(&vain_cancels);
             let (name, arguments_of_api) = (Arc::clone(&principal), arguments.clone());
-            of_api.push(Principal { name, loads: Arc::clone(&loads), arguments: arguments_of_api });
+            of_api.push(Principal {
+                name,
+                loads: Arc::clone(&loads),
+                arguments: arguments_of_api,
+                vain_cancels: Arc::clone(&vain_cancels),
+            });
             let session = move || {
                 let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
                 let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));

@@ -224,15 +224,12 @@ impl Session {
             }
             _ => false,
         };
-        let is_over = matches!(stored, Stored::Ended(_)) || tasks.has_ended(id);
-        if is_over && !self.identity.vain_cancels.admits(Instant::now()) {
-            return Ok(());
-        }
         // It may have come to this process meanwhile.
         if is_elsewhere && tasks.cancel(id) {
             return Ok(());
         }
-        match offering.host.cancel(id, AbortReason::UserInterruption).await {
+        let notes = || self.identity.vain_cancels.admits(Instant::now());
+        match offering.host.cancel_noting(id, AbortReason::UserInterruption, notes).await {
             CancelOutcome::RunsElsewhere if is_elsewhere => Err(too_late(id)),
             _ => Ok(()),
         }

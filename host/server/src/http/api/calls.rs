@@ -1,7 +1,7 @@
 //! `/v1/calls`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::State;
@@ -260,7 +260,8 @@ pub(super) async fn cancel(
     Who(caller): Who,
     Place(id): Place<String>,
 ) -> Result<Response<Body>, Problem> {
-    let id = call_id(&id)?;
+    let named = id;
+    let Ok(id) = call_id(&named) else { return Err(canceled_unknown(&shared, &caller, &named).await) };
     let asked = || {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::ACCEPTED;
@@ -273,13 +274,14 @@ pub(super) async fn cancel(
     }
     let known = caller.calls.find(id).is_some();
     if !known && shared.recorded(&caller, id).await?.is_none() {
-        return Err(unknown_call());
+        return Err(canceled_unknown(&shared, &caller, &named).await);
     }
     if shared.server.withdraw(id).await.map_err(|refusal| Problem::of(&refusal))? {
         return Ok(asked());
     }
     // A cancellation that changes nothing is on record too.
-    match shared.server.offering().host.cancel(id, AbortReason::UserInterruption).await {
+    let notes = || caller.vain_cancels.admits(Instant::now());
+    match shared.server.offering().host.cancel_noting(id, AbortReason::UserInterruption, notes).await {
         CancelOutcome::Requested => Ok(asked()),
         CancelOutcome::RunsElsewhere => Err(Problem::new(
             409,
@@ -290,6 +292,13 @@ pub(super) async fn cancel(
             Err(Problem::new(409, "already_ended", "cannot cancel the call: it has ended; its result says how"))
         }
     }
+}
+
+/// Puts on record that `caller` canceled a call that it does not have, under the id that it gave; returns the problem. The id
+/// can be that of a call of another caller, which the record does not say.
+async fn canceled_unknown(shared: &Shared, caller: &Caller, named: &str) -> Problem {
+    caller.vain_cancels.tell(&shared.server.offering().host, named, None).await;
+    unknown_call()
 }
 
 pub(super) fn lost() -> Problem {

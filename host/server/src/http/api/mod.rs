@@ -36,6 +36,7 @@ use crate::budget::Budget;
 use crate::http::problem::Problem;
 use crate::loads::Loads;
 use crate::otc::{ENGINE, Worker};
+use crate::vain_cancels::VainCancels;
 
 use keys::Keys;
 use live::LiveCalls;
@@ -90,6 +91,8 @@ struct Caller {
     keys: Keys,
     /// Room for the calls of its batches.
     batched: Arc<Semaphore>,
+    /// What it canceled in vain, also through MCP.
+    vain_cancels: Arc<VainCancels>,
 }
 
 /// What the API and MCP share of one principal.
@@ -97,14 +100,15 @@ pub(super) struct Principal {
     pub(super) name: Arc<str>,
     pub(super) loads: Arc<Loads>,
     pub(super) arguments: Budget,
+    pub(super) vain_cancels: Arc<VainCancels>,
 }
 
 impl Principal {
     fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
-        let Self { name, loads, arguments } = self;
+        let Self { name, loads, arguments, vain_cancels } = self;
         let (calls, keys) = (Arc::default(), Keys::default());
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(Caller { name, loads, sees_all, arguments, wait, calls, keys, batched })
+        Arc::new(Caller { name, loads, sees_all, arguments, wait, calls, keys, batched, vain_cancels })
     }
 }
 
@@ -132,7 +136,10 @@ impl Api {
         let caller = |principal: Principal| Role::Caller(principal.caller(wait, false));
         let roles = principals.into_iter().map(caller).chain(approvers.into_iter().map(Role::Approver)).collect();
         let Dialects { base, needs_token, worker } = dialects;
-        let engine = |arguments| Principal { name: ENGINE.into(), loads: Arc::default(), arguments }.caller(wait, true);
+        let engine = |arguments| {
+            let (loads, vain_cancels) = (Arc::default(), Arc::default());
+            Principal { name: ENGINE.into(), loads, arguments, vain_cancels }.caller(wait, true)
+        };
         let shared = Arc::new(Shared {
             server: Arc::clone(server),
             callers,

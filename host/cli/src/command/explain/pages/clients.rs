@@ -58,7 +58,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "no_answer",
         origins: &[Client(Timeout)],
-        means: "The program did not end a call in its time.",
+        means: "The program did not end a call in its time, or did not answer while a call waited for an approval.",
         cause: "The program, or the machine, is stuck: the program ends calls in time by itself.",
         remedy: "Read the standard error of the program, and start another client.",
     },

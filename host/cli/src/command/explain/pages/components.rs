@@ -63,10 +63,17 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Build it with less deeply nested types and code; do not trust one that you did not build.",
     },
     Page {
+        code: "compile_killed",
+        origins: &[Call(SandboxViolation)],
+        means: "The compiler was killed while it compiled the component.",
+        cause: "The machine or its container ran out of memory, or another process killed it.",
+        remedy: "Give it more memory, or lower `memory` in `[compile]` of your own `toolcell.toml`: fewer threads compile then.",
+    },
+    Page {
         code: "compile_limit",
         origins: &[Call(SandboxViolation)],
         means: "Compiling the component takes too much.",
-        cause: "It exceeds the CPU time, the memory or the code size for one compilation.",
+        cause: "It exceeds the time, the memory or the code size for one compilation.",
         remedy: "Raise `time` or `memory` in `[compile]` of your own `toolcell.toml`.",
     },
     Page {
