@@ -1,5 +1,5 @@
-//! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the line before it and of the rest of
-//! this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
+//! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the chain of the line before it and of the
+//! hash of the rest of this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
 
 use blake3::Hash;
 use serde::Serialize;
@@ -56,50 +56,58 @@ pub(super) fn beginning(key: &Zeroizing<[u8; KEY_BYTES]>, number: u64) -> Hash {
     blake3::keyed_hash(key, format!("segment {number}").as_bytes())
 }
 
-fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &[u8]) -> Hash {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(before.as_bytes());
-    hasher.update(content);
-    hasher.finalize()
+fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &Hash) -> Hash {
+    let mut both = [0; 2 * blake3::OUT_LEN];
+    let (first, second) = both.split_at_mut(blake3::OUT_LEN);
+    first.copy_from_slice(before.as_bytes());
+    second.copy_from_slice(content.as_bytes());
+    blake3::keyed_hash(key, &both)
 }
 
-/// A line without its chain. It is made before it is known which line it follows, because all calls of a process wait for
-/// each other from there on.
+/// A line without its chain. It is made, and its content hashed, before it is known which line it follows, because all calls
+/// of a process wait for each other from there on, and a line can have megabytes.
 pub(super) struct Unlinked {
     pub(super) kind: Kind,
     /// The line, with room for its chain.
     line: Vec<u8>,
+    /// The hash of what follows the chain.
+    content: Hash,
 }
 
 impl Unlinked {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn of_text(kind: Kind, id: &str, payload: &str) -> Self {
-        let mut unlinked = Self::begin(kind, id, payload.len());
-        unlinked.line.extend_from_slice(payload.as_bytes());
-        unlinked
+        let mut line = Self::begin(kind, id, payload.len());
+        line.extend_from_slice(payload.as_bytes());
+        Self::hashed(kind, line)
     }
 
     /// A line with `payload` as JSON.
     pub(super) fn of(kind: Kind, id: &str, payload: &impl Serialize) -> serde_json::Result<Self> {
-        let mut unlinked = Self::begin(kind, id, PAYLOAD_BYTES);
-        serde_json::to_writer(&mut unlinked.line, payload)?;
-        Ok(unlinked)
+        let mut line = Self::begin(kind, id, PAYLOAD_BYTES);
+        serde_json::to_writer(&mut line, payload)?;
+        Ok(Self::hashed(kind, line))
     }
 
-    fn begin(kind: Kind, id: &str, payload_bytes: usize) -> Self {
+    fn begin(kind: Kind, id: &str, payload_bytes: usize) -> Vec<u8> {
         let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload_bytes);
         line.resize(CHAIN_BYTES, b' ');
         line.push(kind.letter() as u8);
         line.push(b' ');
         line.extend_from_slice(id.as_bytes());
         line.push(b' ');
-        Self { kind, line }
+        line
+    }
+
+    fn hashed(kind: Kind, line: Vec<u8>) -> Self {
+        let content = blake3::hash(line.get(CHAIN_BYTES..).unwrap_or_default());
+        Self { kind, line, content }
     }
 
     /// Returns the line that follows `before`, with its line break, and its chain.
     pub(super) fn after(self, before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> (Vec<u8>, Hash) {
         let mut line = self.line;
-        let chain = link(key, before, line.get(CHAIN_BYTES..).unwrap_or_default());
+        let chain = link(key, before, &self.content);
         if let Some(place) = line.get_mut(..CHAIN_BYTES - 1) {
             place.copy_from_slice(chain.to_hex().as_bytes());
         }
@@ -132,7 +140,7 @@ impl<'a> Line<'a> {
 
     /// Whether it is as it was written, and follows `before`.
     pub(super) fn follows(&self, key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash) -> bool {
-        link(key, before, self.content) == self.chain
+        link(key, before, &blake3::hash(self.content)) == self.chain
     }
 }
 
