@@ -27,9 +27,6 @@ pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Address space for each thread of a compilation: its stack, and what it allocates for one function.
 const THREAD_BYTES: u64 = 256 << 20;
-/// Address space that the allocator of a worker reserves at once, in KiB. Without a reserve it maps 128 KiB at a time, which
-/// takes a twentieth of a compilation.
-const ARENA_KIB: &str = "65536";
 /// Bytes of stack of each thread: as many as a main thread has, because the depth of hostile code decides how much is used.
 const STACK_BYTES: usize = 8 << 20;
 /// CPU time after the limit, in seconds, at which the kernel kills a worker that did not end at the limit. A worker that the
@@ -166,9 +163,7 @@ impl Compiler {
             .arg(std::process::id().to_string())
             .env_clear()
             .envs(toolcell_core::guard::inherited())
-            // The memory limit applies to address space, of which the program's allocator would reserve a gigabyte at
-            // its start. It takes what does not fit into the limit piece by piece.
-            .env("MIMALLOC_ARENA_RESERVE", ARENA_KIB)
+            .envs([allocation(settings.memory_bytes)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -269,6 +264,16 @@ fn crashed(status: ExitStatus) -> bool {
 fn threads(memory_bytes: u64) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(processors).clamp(1, processors)
+}
+
+/// The setting of the allocator of a worker. The memory limit applies to address space, of which it would reserve a gigabyte at
+/// its start. Without any reserve it maps 128 KiB at a time, which takes a twentieth of a compilation.
+fn allocation(memory_bytes: u64) -> (&'static str, &'static str) {
+    const RESERVE_KIB: &str = "65536";
+    match memory_bytes >= 4 * THREAD_BYTES {
+        true => ("MIMALLOC_ARENA_RESERVE", RESERVE_KIB),
+        false => ("MIMALLOC_DISALLOW_ARENA_ALLOC", "1"),
+    }
 }
 
 /// Starts the threads that compile, and waits until each runs: the filter forbids some of the system calls of a thread's
