@@ -100,6 +100,6 @@ doors:
 
 # The packages of toolcell, in target/packages: each is installed in a place of its own, and makes its first call. Takes long
 dist:
-    cd clients/npm && npm ci && npm run build
+    cd clients/npm && npm ci --ignore-scripts && npm run build
     dist/build
     dist/check
