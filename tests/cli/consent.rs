@@ -295,6 +295,17 @@ fn a_loop_of_links_above_sources_ends_no_command_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_configuration_that_is_too_large_to_be_read_is_refused_before_anything_runs() {
+    let place = Place::new();
+    let config = format!("#{}\ninclude = [\"../../more.toml\"]\n", "x".repeat(1 << 20));
+    place.write("stranger/.cargo/config.toml", &config);
+    place.write("more.toml", "");
+    let refused = place.run(&["build", "stranger"]).exits(2);
+    assert!(refused.stderr.contains("config.toml has more than 1048576 bytes"), "{}", refused.stderr);
+    assert!(!place.ran());
+}
+
+#[test]
 fn what_steers_the_build_of_two_tools_is_closed_once() {
     let place = Place::new();
     place.write("second/Cargo.toml", "[package]\nname = \"second\"\n");
