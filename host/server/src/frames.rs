@@ -1,7 +1,9 @@
 //! MCP messages over two streams, one per line.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::{BufMut, BytesMut};
 use rmcp::RoleServer;
@@ -29,6 +31,8 @@ use super::stdio::{Reader, Writer};
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// Maximum capacity that an empty buffer keeps for the next line, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Room for each read, in bytes: a call that fits takes one.
+const READ_BYTES: usize = 4 << 10;
 
 type Incoming = RxJsonRpcMessage<RoleServer>;
 type Outgoing = TxJsonRpcMessage<RoleServer>;
@@ -117,8 +121,12 @@ impl Frames {
                     let id = refused.id.filter(|id| self.pending.is_free(id));
                     self.refuse(refused.why, id);
                 }
-                None if self.reader.read_buf(&mut self.lines.read).await? == 0 => return Ok(None),
-                None => {}
+                None => {
+                    self.lines.read.reserve(READ_BYTES);
+                    if self.reader.read_buf(&mut self.lines.read).await? == 0 {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -149,10 +157,19 @@ impl Frames {
 impl Transport<RoleServer> for Frames {
     type Error = io::Error;
 
+    /// Writes what the client takes at once here: rmcp polls the future in a task of its own, and the client would wait for
+    /// that task.
     fn send(&mut self, item: Outgoing) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.ends(&item);
         let output = Arc::clone(&self.output);
-        async move { send(&output, &item).await }
+        let sent = output.try_lock().ok().and_then(|mut output| output.as_mut().map(|output| output.send_now(&item)));
+        async move {
+            match sent {
+                Some(Poll::Ready(written)) => written,
+                Some(Poll::Pending) => drain(&output).await,
+                None => send(&output, &item).await,
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<Incoming> {
@@ -177,13 +194,14 @@ impl Transport<RoleServer> for Frames {
 }
 
 async fn send(output: &tokio::sync::Mutex<Option<Output>>, item: &Outgoing) -> io::Result<()> {
-    match &mut *output.lock().await {
-        Some(output) => {
-            output.put(item)?;
-            output.drain().await
-        }
-        None => Err(io::ErrorKind::NotConnected.into()),
-    }
+    let mut output = output.lock().await;
+    let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+    output.put(item)?;
+    output.drain().await
+}
+
+async fn drain(output: &tokio::sync::Mutex<Option<Output>>) -> io::Result<()> {
+    output.lock().await.as_mut().ok_or(io::ErrorKind::NotConnected)?.drain().await
 }
 
 struct Output {
@@ -203,6 +221,14 @@ impl Output {
         Ok(())
     }
 
+    /// Writes a message, and what is left of the ones before it, as far as that is possible without waiting.
+    fn send_now(&mut self, item: &Outgoing) -> Poll<io::Result<()>> {
+        self.put(item)?;
+        // A later call of `drain` registers a waker.
+        pin!(self.drain()).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Writes what is left. Cancel safe: the next call writes the rest.
     async fn drain(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
             if self.writer.write_buf(&mut self.left).await? == 0 {

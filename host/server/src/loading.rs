@@ -35,6 +35,13 @@ pub(super) struct Loading {
     reason: String,
 }
 
+impl Loading {
+    /// Whether the tools are loaded.
+    fn is_over(&self) -> bool {
+        *self.progress.borrow() == Progress::Loaded
+    }
+}
+
 /// Ends when the load has ended.
 pub(super) struct LoadEnd(watch::Receiver<Progress>);
 
@@ -100,7 +107,8 @@ impl Session {
         context: &RequestContext<RoleServer>,
         progress: Option<ProgressToken>,
     ) -> Result<(), ErrorData> {
-        let (Some(loading), Some(mut end)) = (&self.server.loading, self.server.load_end()) else { return Ok(()) };
+        let Some(loading) = self.server.loading.as_ref().filter(|loading| !loading.is_over()) else { return Ok(()) };
+        let mut end = LoadEnd(loading.progress.subscribe());
         let mut steps = progress.map(Steps::new);
         let is_loaded = loop {
             match tokio::time::timeout(TOLD_EVERY, end.wait()).await {

@@ -338,6 +338,8 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
     result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
 }
 
+/// Boxes what its futures hold: rmcp's future of a request has room for each of them, and is moved several times before it
+/// runs.
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
@@ -355,13 +357,16 @@ impl ServerHandler for Session {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.loaded(&context, context.meta.get_progress_token()).await?;
-        let offering = self.offering();
-        let tools = offering.offers.listed(self.loads(&context)).into_iter().map(|tool| offering.shown(tool));
-        let own = offering.can_persist().then(mcp::read_result);
-        let mut listed = ListToolsResult::with_all_items(tools.chain(own).collect());
-        listed.meta = Some(mcp::surface(&self.surface_id(&offering, &context)));
-        Ok(listed)
+        Box::pin(async move {
+            self.loaded(&context, context.meta.get_progress_token()).await?;
+            let offering = self.offering();
+            let tools = offering.offers.listed(self.loads(&context)).into_iter().map(|tool| offering.shown(tool));
+            let own = offering.can_persist().then(mcp::read_result);
+            let mut listed = ListToolsResult::with_all_items(tools.chain(own).collect());
+            listed.meta = Some(mcp::surface(&self.surface_id(&offering, &context)));
+            Ok(listed)
+        })
+        .await
     }
 
     /// Returns the tool whose schema rmcp checks the headers against that repeat arguments.
@@ -383,7 +388,6 @@ impl ServerHandler for Session {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Boxed, because the future is moved several times before it runs.
         Box::pin(async move {
             // The tool's own progress must not begin below that of the load.
             self.loaded(&context, None).await?;
@@ -405,8 +409,11 @@ impl ServerHandler for Session {
         params: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.loaded(&context, None).await?;
-        self.look_at_task(&params.task_id, &context).await
+        Box::pin(async move {
+            self.loaded(&context, None).await?;
+            self.look_at_task(&params.task_id, &context).await
+        })
+        .await
     }
 
     async fn update_task(
@@ -414,8 +421,11 @@ impl ServerHandler for Session {
         params: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.loaded(&context, None).await?;
-        self.answer_task(&params.task_id, &params.input_responses, &context).await
+        Box::pin(async move {
+            self.loaded(&context, None).await?;
+            self.answer_task(&params.task_id, &params.input_responses, &context).await
+        })
+        .await
     }
 
     async fn cancel_task(
@@ -423,8 +433,11 @@ impl ServerHandler for Session {
         params: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.loaded(&context, None).await?;
-        self.stop_task(&params.task_id, &context).await
+        Box::pin(async move {
+            self.loaded(&context, None).await?;
+            self.stop_task(&params.task_id, &context).await
+        })
+        .await
     }
 
     /// Records a cancellation that comes too late, or names a request that there never was.
@@ -446,41 +459,45 @@ impl ServerHandler for Session {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        match request.method.as_str() {
-            "tools/call" => {
-                self.loaded(&context, None).await?;
-                let params = request.params.unwrap_or_default();
-                let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-                let Sent { arguments: input, lease } = Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
-                let message = "tools/call takes a name, and arguments that are a JSON object";
-                let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
-                let seen = self.seen(&context);
-                let offer = Err(refusal);
-                let offering = self.server.offering();
-                let surface = self.surface_id(&offering, &context);
-                let (responses, loaded, seen) = (None, false, &seen);
-                let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen };
-                let mut running = self.server.begin(&offering, incoming);
-                match Box::pin(running.attend(seen)).await {
-                    Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
-                    _ => Err(ErrorData::invalid_params(message, None)),
+        Box::pin(async move {
+            match request.method.as_str() {
+                "tools/call" => {
+                    self.loaded(&context, None).await?;
+                    let params = request.params.unwrap_or_default();
+                    let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+                    let Sent { arguments: input, lease } =
+                        Sent::with(&context).unwrap_or_else(|| Sent::new("null", None));
+                    let message = "tools/call takes a name, and arguments that are a JSON object";
+                    let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
+                    let seen = self.seen(&context);
+                    let offer = Err(refusal);
+                    let offering = self.server.offering();
+                    let surface = self.surface_id(&offering, &context);
+                    let (responses, loaded, seen) = (None, false, &seen);
+                    let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen };
+                    let mut running = self.server.begin(&offering, incoming);
+                    match Box::pin(running.attend(seen)).await {
+                        Ok(Step::Done(record)) => Err(mcp::protocol_error(&record.result)),
+                        _ => Err(ErrorData::invalid_params(message, None)),
+                    }
                 }
+                exchange::EXPORT => self.export(request, &context).await,
+                exchange::RUN => Box::pin(self.run_message(request, &context)).await,
+                "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
+                    Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+                }
+                // Methods of the older revision.
+                "initialize" | "logging/setLevel" if revision(&context) >= ProtocolVersion::V_2026_07_28 => {
+                    Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+                }
+                "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize"
+                | "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                    Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
+                }
+                _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
             }
-            exchange::EXPORT => self.export(request, &context).await,
-            exchange::RUN => Box::pin(self.run_message(request, &context)).await,
-            "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {
-                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
-            }
-            // Methods of the older revision.
-            "initialize" | "logging/setLevel" if revision(&context) >= ProtocolVersion::V_2026_07_28 => {
-                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
-            }
-            "tools/list" | "resources/list" | "resources/read" | "logging/setLevel" | "initialize" | "tasks/get"
-            | "tasks/update" | "tasks/cancel" => {
-                Err(ErrorData::invalid_params(format!("{} does not take such params", request.method), None))
-            }
-            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
-        }
+        })
+        .await
     }
 
     async fn list_resources(
@@ -496,44 +513,48 @@ impl ServerHandler for Session {
         params: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let unreadable = |why: &'static str, state: &str| {
-            Err(ErrorData::resource_not_found(why, Some(json!({ "uri": params.uri, "state": state }))))
-        };
-        let (uri, from) = mcp::part_of(&params.uri).map_or((params.uri.as_str(), None), |(uri, at)| (uri, Some(at)));
-        let Some(Shelved { link, digest, provenance }) = self.payloads().find(uri) else {
-            return match self.payloads().has_expired(uri) {
-                true => unreadable("newer results displaced the resource; call the tool again", "expired"),
-                false => unreadable("there is no such resource here", "unknown_reference"),
+        Box::pin(async move {
+            let unreadable = |why: &'static str, state: &str| {
+                Err(ErrorData::resource_not_found(why, Some(json!({ "uri": params.uri, "state": state }))))
             };
-        };
-        let host = Arc::clone(&self.server.offering().host);
-        // A client that asks for all of a large payload gets its first part, which says where the next one is.
-        let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
-        if !host.keeping().output {
-            return unreadable("a setting of the operator keeps all output back", "redacted");
-        }
-        let read = match from {
-            None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
-            Some(from) => {
-                let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
-                let part = host.payload_part(&digest, from, count).await;
-                // A part has no digest, but a size.
-                part.and_then(|bytes| match bytes.len() as u64 == count {
-                    true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
-                    false => Err(PayloadChanged.into()),
-                })
+            let (uri, from) =
+                mcp::part_of(&params.uri).map_or((params.uri.as_str(), None), |(uri, at)| (uri, Some(at)));
+            let Some(Shelved { link, digest, provenance }) = self.payloads().find(uri) else {
+                return match self.payloads().has_expired(uri) {
+                    true => unreadable("newer results displaced the resource; call the tool again", "expired"),
+                    false => unreadable("there is no such resource here", "unknown_reference"),
+                };
+            };
+            let host = Arc::clone(&self.server.offering().host);
+            // A client that asks for all of a large payload gets its first part, which says where the next one is.
+            let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
+            if !host.keeping().output {
+                return unreadable("a setting of the operator keeps all output back", "redacted");
             }
-        };
-        match read {
-            Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) if is_missing(&error) => {
-                unreadable("the resource was removed from the host; call the tool again", "gone")
+            let read = match from {
+                None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
+                Some(from) => {
+                    let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
+                    let part = host.payload_part(&digest, from, count).await;
+                    // A part has no digest, but a size.
+                    part.and_then(|bytes| match bytes.len() as u64 == count {
+                        true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
+                        false => Err(PayloadChanged.into()),
+                    })
+                }
+            };
+            match read {
+                Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
+                Err(error) if is_missing(&error) => {
+                    unreadable("the resource was removed from the host; call the tool again", "gone")
+                }
+                Err(error) if error.is::<PayloadChanged>() => {
+                    unreadable("the resource was changed on disk; call the tool again", "damaged")
+                }
+                Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
             }
-            Err(error) if error.is::<PayloadChanged>() => {
-                unreadable("the resource was changed on disk; call the tool again", "damaged")
-            }
-            Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
-        }
+        })
+        .await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
@@ -558,18 +579,21 @@ impl ServerHandler for Session {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let (mut changes, mut loads) = (self.server.changes.subscribe(), self.lasting_loads().subscribe());
-        loop {
-            let changed = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.server.stop.cancelled() => return Ok(()),
-                changed = changes.changed() => changed,
-                changed = loads.changed() => changed,
-            };
-            if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
-                return Ok(());
+        Box::pin(async move {
+            let (mut changes, mut loads) = (self.server.changes.subscribe(), self.lasting_loads().subscribe());
+            loop {
+                let changed = tokio::select! {
+                    () = context.cancelled() => return Ok(()),
+                    () = self.server.stop.cancelled() => return Ok(()),
+                    changed = changes.changed() => changed,
+                    changed = loads.changed() => changed,
+                };
+                if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                    return Ok(());
+                }
             }
-        }
+        })
+        .await
     }
 
     async fn set_level(

@@ -31,7 +31,7 @@ mod verify;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -131,6 +131,9 @@ struct Started<'a> {
     invocation: &'a ToolInvocation,
 }
 
+/// The id of this process, which is asked for once.
+static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
+
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
 /// The log on disk. Cheap to clone. The first call that is written takes a segment.
@@ -216,7 +219,7 @@ impl CallLog {
 
     fn start(&self, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
         let kept = invocation.for_disk();
-        let (id, process) = (Some(invocation.invocation_id), std::process::id());
+        let (id, process) = (Some(invocation.invocation_id), *PROCESS);
         match FoldedStart::of(&kept, changes, process) {
             Some(folded) => self.append(Kind::Started, id, &folded),
             None => self.append(Kind::Started, id, &Started { changes, process, invocation: &kept }),
