@@ -45,7 +45,7 @@ async fn a_core_module_is_refused_with_a_hint() {
 /// The native code that toolcell makes of a component, which must not be accepted from outside.
 fn native_code() -> Vec<u8> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_toolcell"))
-        .args(["compile-component", "60", "4294967296", &std::process::id().to_string()])
+        .args(["compile-component", "60", "4294967296", &std::process::id().to_string(), "thorough"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use toolcell_core::record::{ErrorClass, Refusal};
+use wasmtime::OptLevel;
 
 use super::adapt::{self, NoCommand};
 use super::component::{invalid, starts_too_large};
@@ -32,6 +33,8 @@ const STACK_BYTES: usize = 8 << 20;
 /// CPU time after the limit, in seconds, at which the kernel kills a worker that did not end at the limit. A worker that the
 /// limit ends has its own signal, so that `SIGKILL` always means something else.
 const GRACE_SECONDS: u64 = 1;
+/// The nice value of a worker that no call waits for.
+const LOWEST_PRIORITY: i32 = 19;
 /// Exit status of a worker whose code is for the engine with concurrency.
 const CONCURRENT: i32 = 3;
 /// Exit status of a worker that found the component invalid, and wrote why to its standard error.
@@ -44,6 +47,32 @@ const TOO_LARGE: i32 = 67;
 const PANICKED: i32 = 101;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
 const UNLIMITED: i32 = 71;
+
+/// How thoroughly a component is compiled. Code of either kind runs in the same engine, and uses the same fuel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Without optimizations: in three quarters of the time, and the code takes up to a tenth more.
+    Quick,
+    Thorough,
+    /// Thoroughly, with the lowest priority, while the code of a quick compilation runs.
+    Again,
+}
+
+impl Effort {
+    /// The argument of a compiler's process.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Thorough => "thorough",
+            Self::Again => "again",
+        }
+    }
+
+    /// The effort that a compiler's process was asked for.
+    pub fn of(word: &str) -> Option<Self> {
+        [Self::Quick, Self::Thorough, Self::Again].into_iter().find(|effort| effort.word() == word)
+    }
+}
 
 /// A step of the compilation of one component, for a user who waits for it.
 ///
@@ -123,29 +152,35 @@ pub(super) struct Compiler {
     settings: CompilerSettings,
     /// Allows one compilation at a time, because two hostile components must not double the cost.
     turn: Semaphore,
+    /// The same for those that no call waits for.
+    again: Semaphore,
     code_bytes_max: u64,
 }
 
 impl Compiler {
     pub(super) fn new(settings: CompilerSettings) -> Self {
-        Self { settings, turn: Semaphore::new(1), code_bytes_max: CODE_BYTES_MAX }
+        Self { settings, turn: Semaphore::new(1), again: Semaphore::new(1), code_bytes_max: CODE_BYTES_MAX }
     }
 
     /// Returns the compiled code of `component`, and the engine that it is for.
-    pub(super) async fn compile(&self, component: &[u8]) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    pub(super) async fn compile(&self, component: &[u8], effort: Effort) -> Result<(Concurrency, Vec<u8>), Refusal> {
+        if effort == Effort::Again {
+            let _turn = self.again.acquire().await;
+            return self.compile_within_limits(component, effort).await;
+        }
         let _turn = self.turn.acquire().await;
         let mut watched = Watched::begin(self.settings.watch.as_ref(), component.len());
-        let compiled = self.compile_within_limits(component).await;
+        let compiled = self.compile_within_limits(component, effort).await;
         watched.compiled = compiled.is_ok();
         compiled
     }
 
-    async fn compile_within_limits(&self, component: &[u8]) -> Result<(Concurrency, Vec<u8>), Refusal> {
+    async fn compile_within_limits(&self, component: &[u8], effort: Effort) -> Result<(Concurrency, Vec<u8>), Refusal> {
         let wall = match guard!("compile_time") {
             true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
             false => Duration::MAX,
         };
-        match tokio::time::timeout(wall, self.run(component)).await {
+        match tokio::time::timeout(wall, self.run(component, effort)).await {
             Ok(Ok((status, code, said))) => self.judge(status, code, &said),
             // As below, dropping the future killed the child.
             Ok(Err(error)) if error.is::<TooMuchCode>() => Err(self.too_much(Limit::Code)),
@@ -154,13 +189,14 @@ impl Compiler {
         }
     }
 
-    async fn run(&self, component: &[u8]) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
+    async fn run(&self, component: &[u8], effort: Effort) -> anyhow::Result<(ExitStatus, Vec<u8>, String)> {
         let settings = &self.settings;
         let mut child = Command::new(&settings.program)
             .args(&settings.arguments)
             .arg(if guard!("compile_time") { settings.cpu_seconds } else { 1 << 20 }.to_string())
             .arg(if guard!("compile_memory") { settings.memory_bytes } else { 1 << 40 }.to_string())
             .arg(std::process::id().to_string())
+            .arg(effort.word())
             .env_clear()
             .envs(toolcell_core::guard::inherited())
             .envs([allocation(settings.memory_bytes)])
@@ -328,10 +364,10 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Compiles in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process `parent`,
-/// reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
-pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> i32 {
-    let done = match limited(cpu_seconds, memory_bytes, parent) {
+/// Compiles with `effort` in the child process: limits itself to `cpu_seconds`, `memory_bytes` and the life of the process
+/// `parent`, reads a component from standard input, and writes the compiled code to standard output. Returns the exit status.
+pub fn compile_worker(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> i32 {
+    let done = match limited(cpu_seconds, memory_bytes, parent, effort) {
         // Freeing the engines takes milliseconds, and the process ends.
         Ok(engines) => work(&ManuallyDrop::new(engines)).map_err(|error| (status(&error), error)),
         Err(error) => Err((UNLIMITED, error)),
@@ -364,8 +400,14 @@ struct Compilers {
 }
 
 impl Compilers {
-    fn new() -> anyhow::Result<Self> {
-        let make = |concurrency| wasmtime::Engine::new(&config(concurrency)).map_err(anyhow::Error::from);
+    fn new(effort: Effort) -> anyhow::Result<Self> {
+        let make = |concurrency| {
+            let mut config = config(concurrency);
+            if effort == Effort::Quick {
+                config.cranelift_opt_level(OptLevel::None);
+            }
+            wasmtime::Engine::new(&config).map_err(anyhow::Error::from)
+        };
         Ok(Self { off: make(Concurrency::Off)?, on: make(Concurrency::On)? })
     }
 
@@ -382,7 +424,7 @@ impl Compilers {
 
 /// Limits this process, and returns the engines, created before the filter because that queries the processor and the
 /// kernel, as are the threads.
-fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<Compilers> {
+fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32, effort: Effort) -> anyhow::Result<Compilers> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
     let time = Rlimit { current: Some(cpu_seconds), maximum: Some(cpu_seconds.saturating_add(GRACE_SECONDS)) };
@@ -390,7 +432,10 @@ fn limited(cpu_seconds: u64, memory_bytes: u64, parent: u32) -> anyhow::Result<C
     setrlimit(Resource::Cpu, time).context("cannot limit the time")?;
     setrlimit(Resource::As, limit(memory_bytes)).context("cannot limit the memory")?;
     setrlimit(Resource::Core, limit(0)).context("cannot limit core dumps")?;
-    let engines = Compilers::new()?;
+    if effort == Effort::Again {
+        rustix::process::setpriority_process(None, LOWEST_PRIORITY).context("cannot lower the priority")?;
+    }
+    let engines = Compilers::new(effort)?;
     start_threads(memory_bytes).context("cannot start the threads")?;
     confine::leave_no_dump()?;
     if guard!("compile_filter") {
@@ -418,11 +463,11 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Compilation, Compiler, CompilerSettings, Compilers, Concurrency, code_of};
+    use super::{Compilation, Compiler, CompilerSettings, Compilers, Concurrency, Effort, code_of};
 
     #[test]
     fn only_a_component_that_needs_concurrency_is_compiled_for_the_slower_engine() {
-        let compiled = |text: &str| Compilers::new().unwrap().compile(&wat::parse_str(text).unwrap());
+        let compiled = |text: &str| Compilers::new(Effort::Thorough).unwrap().compile(&wat::parse_str(text).unwrap());
         assert_eq!(compiled("(component)").unwrap().0, Concurrency::Off);
         for needs_it in [
             r#"(component (import "f" (func async)))"#,
@@ -446,7 +491,7 @@ mod tests {
             memory_bytes: 1 << 30,
             watch: None,
         };
-        let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
+        let refusal = Compiler::new(settings).compile(b"", Effort::Quick).await.unwrap_err();
         assert_eq!(refusal.code, "component_invalid", "{refusal:?}");
         assert!(refusal.message.len() < 9 << 10, "{} bytes", refusal.message.len());
     }
@@ -470,7 +515,7 @@ mod tests {
                 memory_bytes: 1 << 30,
                 watch: None,
             };
-            let refusal = Compiler::new(settings).compile(b"").await.unwrap_err();
+            let refusal = Compiler::new(settings).compile(b"", Effort::Quick).await.unwrap_err();
             assert_eq!(refusal.code, code, "{end}: {refusal:?}");
         }
     }
@@ -487,7 +532,7 @@ mod tests {
             watch: None,
         };
         let compiler = Compiler { code_bytes_max: 1_000, ..Compiler::new(settings) };
-        let compiled = tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"")).await;
+        let compiled = tokio::time::timeout(Duration::from_secs(60), compiler.compile(b"", Effort::Quick)).await;
         let refusal = compiled.unwrap().unwrap_err();
         assert_eq!(refusal.code, "compile_limit");
         assert!(refusal.message.contains("code") && refusal.message.contains("1000 bytes"), "{}", refusal.message);
@@ -518,12 +563,12 @@ mod tests {
             let [begun, Compilation::Ends { compiled: said, .. }] = steps[..] else { panic!("{steps:?}") };
             assert_eq!((begun, said), (Compilation::Begins { bytes: 3 }, compiled));
         };
-        compiler("cat").compile(b"abc").await.unwrap();
+        compiler("cat").compile(b"abc", Effort::Quick).await.unwrap();
         ended(true);
-        compiler("exit 1").compile(b"abc").await.unwrap_err();
+        compiler("exit 1").compile(b"abc", Effort::Quick).await.unwrap_err();
         ended(false);
         let slow = compiler("sleep 600");
-        assert!(tokio::time::timeout(Duration::from_millis(50), slow.compile(b"abc")).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_millis(50), slow.compile(b"abc", Effort::Quick)).await.is_err());
         ended(false);
     }
 }

@@ -102,7 +102,7 @@ const CLASSIFICATION: &str = "toolcell:tool/classification@0.2.0";
 const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 
 impl LoadedComponent {
-    fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
+    pub(super) fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
         let imported = Imports::of(&description.imports);
         let (linked, loads) = (OnceLock::from(linked), Loads::default());
         Self { description, imported, name, entry: None, file: None, linked, loads }

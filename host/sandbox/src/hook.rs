@@ -14,6 +14,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::hook::HookPre;
 use super::bindings::hook::exports::toolcell::tool::hook_handler as wit;
+use super::compile::Effort;
 use super::component::invalid;
 use super::engine::Engine;
 use super::loader::Kept;
@@ -50,7 +51,7 @@ impl SandboxedHook {
         let name = blake3::hash(&[blake3::hash(bytes).as_bytes().as_slice(), b"hook"].concat());
         let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
         let known = entry.as_mut().and_then(|(_, entry)| entry.take_description());
-        let code = loader.code(entry, bytes).await?;
+        let code = loader.code(entry, bytes, Effort::Thorough).await?;
         let linked = || -> Result<_, Refusal> {
             let (engine, component) = code.component(&loader.engines)?;
             Ok((engine, link(engine, &component)?))

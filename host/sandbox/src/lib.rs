@@ -47,7 +47,7 @@ use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
-pub use compile::{COMPONENT_BYTES_MAX, Compilation, CompileWatch, CompilerSettings, compile_worker};
+pub use compile::{COMPONENT_BYTES_MAX, Compilation, CompileWatch, CompilerSettings, Effort, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
@@ -61,7 +61,7 @@ use compile::Compiler;
 use component::{Description, Linked};
 use egress::Uplink;
 use engine::{Concurrency, Engines};
-use loader::{Kept, Loader};
+use loader::{Code, Kept, Loader};
 
 /// Configuration of a sandbox.
 #[derive(Clone, Debug)]
@@ -95,8 +95,16 @@ pub struct Sandbox {
     /// Permits for checks, descriptions and hooks. They are separate from the places of calls, so that none of these
     /// takes a call's place.
     checks: Semaphore,
-    loaded: RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>,
+    loaded: Arc<LoadedComponents>,
+    /// The effort of the first compilation of a component.
+    effort: Effort,
 }
+
+/// Components by their digest.
+type LoadedComponents = RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>;
+
+/// Time after the load of a new component at which it is compiled again: its first calls are over by then.
+const IMPROVE_AFTER: Duration = Duration::from_secs(2);
 
 impl Sandbox {
     pub fn new(settings: SandboxSettings) -> anyhow::Result<Self> {
@@ -112,7 +120,9 @@ impl Sandbox {
             uplink: Arc::new(Uplink::new(settings.network)?),
             cancel_grace: settings.cancel_grace,
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
-            loaded: RwLock::default(),
+            loaded: Arc::default(),
+            // One call is over before it would have paid to compile twice.
+            effort: if settings.pool.is_some() { Effort::Quick } else { Effort::Thorough },
         })
     }
 
@@ -137,7 +147,8 @@ impl Sandbox {
             let engine = loader.engines.of(*concurrency);
             return LoadedComponent::revive(engine, name, entry, description).map(|found| self.keep(found));
         }
-        let code = loader.code(entry, bytes).await?;
+        let code = loader.code(entry, bytes, self.effort).await?;
+        let is_quick = self.effort == Effort::Quick && matches!(code, Code::Compiled(..));
         let place = self.checks.acquire().await;
         let examined = async {
             let (engine, component) = code.component(&loader.engines)?;
@@ -147,7 +158,24 @@ impl Sandbox {
         drop(place);
         let description = examined.as_ref().ok().map(|component| component.description().clone());
         loader.keep_code(&name, code, description).await;
-        examined.map(|component| self.keep(component))
+        let component = self.keep(examined?);
+        if is_quick {
+            self.improve_later(&component, bytes);
+        }
+        Ok(component)
+    }
+
+    /// Compiles `component` again, thoroughly. Later calls run that code, and later processes find it in the cache. If it
+    /// cannot be compiled again, its calls run the code that it has.
+    fn improve_later(&self, component: &Arc<LoadedComponent>, bytes: &[u8]) {
+        let (loader, loaded) = (Arc::clone(&self.loader), Arc::downgrade(&self.loaded));
+        let (component, bytes) = (Arc::clone(component), bytes.to_vec());
+        tokio::spawn(async move {
+            tokio::time::sleep(IMPROVE_AFTER).await;
+            let Ok(better) = loader.improve(&component, &bytes).await else { return };
+            let Some(loaded) = loaded.upgrade() else { return };
+            loaded.write().unwrap_or_else(PoisonError::into_inner).insert(component.digest().into(), Arc::new(better));
+        });
     }
 
     /// Returns the component in `file`, which was opened at `path`, without reading it or its compiled code; `None` if it

@@ -13,7 +13,7 @@ use toolcell_core::pool::{STORE, Unfinished};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::cache::{Cache, Entry, Note};
-use super::compile::{self, COMPONENT_BYTES_MAX, Compiler};
+use super::compile::{self, COMPONENT_BYTES_MAX, Compiler, Effort};
 use super::component::{self, Description, Linked, LoadedComponent};
 use super::engine::{Concurrency, Engine, Engines};
 use super::loads::Source;
@@ -101,13 +101,18 @@ impl Loader {
         [Concurrency::Off, Concurrency::On].map(|concurrency| (concurrency, self.entry(name, concurrency)))
     }
 
-    /// Returns the code of `entry`, if there is one; otherwise compiles `bytes`.
-    pub(super) async fn code<D>(&self, entry: Option<Kept<D>>, bytes: &[u8]) -> Result<Code<D>, Refusal> {
+    /// Returns the code of `entry`, if there is one; otherwise compiles `bytes` with `effort`.
+    pub(super) async fn code<D>(
+        &self,
+        entry: Option<Kept<D>>,
+        bytes: &[u8],
+        effort: Effort,
+    ) -> Result<Code<D>, Refusal> {
         match entry {
             Some((concurrency, entry)) => Ok(Code::Kept(concurrency, entry)),
             None => {
                 compile::refuse_what_is_no_component(bytes)?;
-                let (concurrency, code) = self.compiler.compile(bytes).await?;
+                let (concurrency, code) = self.compiler.compile(bytes, effort).await?;
                 Ok(Code::Compiled(concurrency, code))
             }
         }
@@ -132,6 +137,16 @@ impl Loader {
         };
         // A failed write only costs another compilation; the call need not fail for it.
         let _ = on_disk(write).await;
+    }
+
+    /// Compiles a component again whose code was compiled quickly, and caches what comes of it.
+    pub(super) async fn improve(&self, known: &LoadedComponent, bytes: &[u8]) -> Result<LoadedComponent, Refusal> {
+        let (name, description) = (known.name(), known.description().clone());
+        let code = self.code(None, bytes, Effort::Again).await?;
+        let (engine, compiled) = code.component(&self.engines)?;
+        let linked = Linked::new(engine, &compiled, &description)?;
+        self.keep_code(&name, code, Some(description.clone())).await;
+        Ok(LoadedComponent::new(description, name, linked))
     }
 
     /// Writes a note for the file `path`. Without it, the next start reads the component again.
@@ -220,7 +235,7 @@ impl Loader {
                 read.as_slice()
             }
         };
-        let code = self.code::<Description>(None, bytes).await?;
+        let code = self.code::<Description>(None, bytes, Effort::Thorough).await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = Linked::new(engine, &compiled, description)?;
         self.keep_code(&name, code, Some(description.clone())).await;

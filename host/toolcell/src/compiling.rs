@@ -5,6 +5,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use toolcell_sandbox::{Effort, compile_worker};
 
 /// The first argument of a process that is to compile one component.
 pub(crate) const COMPILE_COMMAND: &str = "compile-component";
@@ -27,10 +28,13 @@ pub fn compile_if_asked() {
     if arguments.next().is_some_and(|first| first == COMPILE_COMMAND) {
         let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
         let (cpu_seconds, memory_bytes, parent) = (number(), number(), number());
-        let (Some(cpu_seconds), Some(memory_bytes), Some(parent)) = (cpu_seconds, memory_bytes, parent) else {
+        let effort = arguments.next().and_then(|word| Effort::of(word.to_str()?));
+        let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
+            (cpu_seconds, memory_bytes, parent, effort)
+        else {
             exit(USAGE);
         };
-        exit(toolcell_sandbox::compile_worker(cpu_seconds, memory_bytes, u32::try_from(parent).unwrap_or(0)));
+        exit(compile_worker(cpu_seconds, memory_bytes, u32::try_from(parent).unwrap_or(0), effort));
     }
     OFFERED.store(true, Ordering::Relaxed);
 }

@@ -60,7 +60,10 @@ pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples
         settings.calls_at_once = POOL;
         settings.journal.keep = keep;
     })?;
+    // A host for many calls would compile a new component twice, the second time beside these calls.
+    let single = subjects::host(|settings| settings.pooled = false)?;
     crate::runtime()?.block_on(async {
+        subjects::load(&single, &subject.component).await?;
         subjects::load(&host, &subject.component).await?;
         for round in 0..repeated(ROUNDS) {
             for _ in 0..repeated(CALLS_A_ROUND) {
