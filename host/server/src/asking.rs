@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleServer;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolcell::{Approver, Inquiry, Prompt, Reply, Requested, Respondent};
 use toolcell_core::approval::{COLUMNS, visible_json};
-use toolcell_core::record::{InputResponse, InputResponses, InvocationId};
+use toolcell_core::record::{InputResponse, InputResponses, InvocationId, Suspension};
 use toolcell_dialect::mcp::{self, Said};
 
 use super::ApprovalSettings;
@@ -172,6 +172,8 @@ pub(super) fn user_at(caller: Option<&str>) -> String {
 /// Passes on the questions of one call.
 pub(super) struct Messenger {
     principal: String,
+    /// The answers to the question that an earlier process asked, until they are taken.
+    earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
     /// Hears of approvals that the client's user is not asked for.
     announcer: Option<Announcer>,
     questions: mpsc::Sender<Ask>,
@@ -185,7 +187,63 @@ pub(super) fn messenger(
     outdated: CancellationToken,
 ) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
     let (questions, waiting) = mpsc::channel(1);
-    (Arc::new(Messenger { principal: user_at(caller), announcer, questions, outdated }), waiting)
+    let (principal, earlier) = (user_at(caller), Mutex::default());
+    (Arc::new(Messenger { principal, earlier, announcer, questions, outdated }), waiting)
+}
+
+/// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
+pub(super) struct Reopened {
+    pub(super) messenger: Arc<Messenger>,
+    /// The question of that process.
+    pub(super) ask: Ask,
+    /// Later questions.
+    pub(super) questions: mpsc::Receiver<Ask>,
+}
+
+/// Asks anew what a suspended call waits for. `None` if it cannot be read.
+pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Option<Reopened> {
+    let (answers, earlier) = oneshot::channel();
+    let (questions, waiting) = mpsc::channel(1);
+    let messenger = Messenger {
+        principal: user_at(suspension.actor_ref.as_deref()),
+        earlier: Mutex::new(Some(earlier)),
+        announcer: None,
+        questions,
+        outdated,
+    };
+    let ask = Ask::Input { inquiry: expressible(&Inquiry::of(suspension).ok()?).0, responses: answers };
+    Some(Reopened { messenger: Arc::new(messenger), ask, questions: waiting })
+}
+
+/// The open questions of a suspended call, as its client was shown them, by the names of their answers; `None` if they
+/// cannot be read.
+pub(super) fn suspended(suspension: &Suspension) -> Option<(BTreeMap<String, ElicitRequestParams>, MetaObject)> {
+    let inquiry = Inquiry::of(suspension).ok()?;
+    let asked = inquiry.requests.iter();
+    let named = asked.filter_map(|one| Some((wire(one.key(), suspension.rounds + 1), input_question(&inquiry, one)?)));
+    Some((named.collect(), mcp::input_meta(&inquiry.invocation_id, &inquiry.expires_at)))
+}
+
+/// The name of a key for the client. A key must not come back with another question, so those of later rounds carry the
+/// number. No tool can write such a key itself, because `~` is not for keys.
+pub(super) fn wire(key: &str, round: usize) -> String {
+    match round {
+        1 => key.to_owned(),
+        number => format!("{key}~{number}"),
+    }
+}
+
+/// The inquiry with the requests that MCP can express, and the others.
+fn expressible(inquiry: &Inquiry) -> (Inquiry, Vec<Requested>) {
+    let asks = |request: &Requested| input_question(inquiry, request).is_some();
+    let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
+    (Inquiry { requests, ..inquiry.clone() }, others)
+}
+
+impl Messenger {
+    fn earlier(&self) -> Option<oneshot::Receiver<InputResponses>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Approver for Messenger {
@@ -221,15 +279,15 @@ impl Respondent for Messenger {
         inquiry: &'a Inquiry,
     ) -> Pin<Box<dyn Future<Output = Option<InputResponses>> + Send + 'a>> {
         Box::pin(async move {
-            let asks = |request: &Requested| input_question(inquiry, request).is_some();
-            let (requests, others): (Vec<_>, Vec<_>) = inquiry.requests.iter().cloned().partition(asks);
+            let (inquiry, others) = expressible(inquiry);
             // Requests that MCP cannot express are canceled.
             let mut found: InputResponses =
                 others.iter().map(|other| (other.key().to_owned(), InputResponse::Cancel)).collect();
-            if !requests.is_empty() {
+            if let Some(said) = self.earlier() {
+                found.extend(said.await.ok()?);
+            } else if !inquiry.requests.is_empty() {
                 let (responses, said) = oneshot::channel();
-                let ask = Ask::Input { inquiry: Inquiry { requests, ..inquiry.clone() }, responses };
-                self.questions.send(ask).await.ok()?;
+                self.questions.send(Ask::Input { inquiry, responses }).await.ok()?;
                 found.extend(said.await.ok()?);
             }
             Some(found)

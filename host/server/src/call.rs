@@ -307,6 +307,7 @@ impl Running {
     /// Moves the call to a task of its own, for a client that asks about it.
     pub(super) fn detach(self) -> Detached {
         self.identified.iter().for_each(Identified::become_task);
+        self.background.iter().for_each(Background::set_returns);
         let call = match self.done {
             Done::Here(call) => {
                 self.background.iter().for_each(Background::enter);
@@ -318,7 +319,10 @@ impl Running {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
             (questions, _) => questions,
         };
-        Detached { call, cancellation: self.cancellation, questions, keep: self.offering.keep }
+        let (cancellation, keep) = (self.cancellation, self.offering.keep);
+        // A call that can become a task has one.
+        let background = self.background.unwrap_or_default();
+        Detached { call, cancellation, questions, background, keep }
     }
 }
 

@@ -108,10 +108,15 @@ impl Server {
         })
     }
 
-    /// Tells that the surface of tools was created.
-    pub async fn announce(&self) {
+    /// Tells that the surface of tools was created. Ends the calls of killed processes that waited for an answer to their
+    /// tool's question, and cannot go on.
+    pub async fn announce(self: &Arc<Self>) {
         let offering = self.offering();
         offering.host.announce_surface(offering.offers.surface(), None).await;
+        if let Some(tasks) = self.tasks.clone() {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.end_all_suspended(&tasks).await });
+        }
     }
 
     /// The current offering. A call keeps the offering that it began with.
@@ -149,8 +154,8 @@ impl Server {
         self.providers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Cancels every running call and every later one. A task whose approval is open or not used yet keeps waiting in the
-    /// journal.
+    /// Cancels every running call and every later one. A task whose approval is open or not used yet, or whose tool's
+    /// question is open, keeps waiting in the journal.
     pub fn stop(&self) {
         self.stop.cancel();
     }

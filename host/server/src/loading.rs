@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Offers the tools that were waited for. The list of tools counts as unchanged, because no client has seen another.
-    pub async fn loaded(&self, offering: Offering) {
+    pub async fn loaded(self: &Arc<Self>, offering: Offering) {
         self.install(Arc::new(offering));
         self.announce().await;
         self.end_load(Progress::Loaded);

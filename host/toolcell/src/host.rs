@@ -12,7 +12,7 @@ use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{self, Follower, Held, Kept};
+use toolcell_core::journal::{self, Follower, Held, Kept, Suspended};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
@@ -331,6 +331,20 @@ impl Host {
     pub async fn close(&self, request: Request, kept: &Kept, held: Held) -> Option<CallRecord> {
         let desk = self.services.desk.as_ref()?;
         pipeline::close(&self.services, desk, request, kept, held).await
+    }
+
+    /// Goes on with an orphaned call that waits for an answer to its tool's question: its respondent gets the question.
+    /// `request` is rebuilt as for [`resume`](Self::resume), and `None` is returned in the same case.
+    pub async fn resume_suspended(&self, request: Request, kept: &Suspended, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        Some(pipeline::resume_suspended(&self.services, desk, request, kept, held).await)
+    }
+
+    /// Ends an orphaned call that waited for an answer to its tool's question, and cannot go on, so that it has a result.
+    /// `None` if it can.
+    pub async fn close_suspended(&self, request: Request, kept: &Suspended, held: Held) -> Option<CallRecord> {
+        let desk = self.services.desk.as_ref()?;
+        pipeline::close_suspended(&self.services, desk, request, kept, held).await
     }
 }
 

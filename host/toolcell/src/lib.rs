@@ -37,7 +37,7 @@ pub use toolcell_core::executor::{BoxFuture, Cancellation};
 pub use toolcell_core::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure, Registration, UpdatedOutput,
 };
-pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogSettings};
+pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogSettings, Suspended};
 pub use toolcell_core::pipeline::{
     Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome, HookPreview, RecordKeeper,
     Request,

@@ -1,6 +1,7 @@
 //! Calls that a client asks about, instead of waiting for the response (SEP-2663).
 
 mod ends;
+mod suspended;
 
 use std::time::{Duration, Instant};
 
@@ -368,24 +369,6 @@ fn a_call_that_ends_with_its_process_has_failed() {
         assert!(error["message"].as_str().unwrap().contains(word), "{failed:#}");
         assert_eq!((&error["code"], &error["data"]["toolcell/error"]["class"]), (&json!(-32603), &json!("canceled")));
         assert!(failed.get("result").is_none(), "{failed:#}");
-    }
-}
-
-/// Only its own process knows the question, and what the tool did before it.
-#[test]
-fn a_call_whose_tool_asks_its_user_ends_with_its_process() {
-    for killed in [false, true] {
-        let place = Place::new();
-        let mut client = place.new_client(tasks_and_forms());
-        let task = begin(&mut client, "ask", json!({ "rounds": [[question("a")]], "ms": LONG_MS }));
-        until(&mut client, &task, "input_required");
-        end(client, killed);
-        let mut later = place.new_client(tasks_and_forms());
-        let failed = until(&mut later, &task, "failed");
-        assert_eq!(failed["error"]["data"]["toolcell/error"]["class"], "canceled", "{failed:#}");
-        // An answer that comes too late changes nothing.
-        update(&mut later, &task, json!({ "a": accept(json!({ "name": "Ada" })) }));
-        assert_eq!(get(&mut later, &task)["status"], "failed");
     }
 }
 

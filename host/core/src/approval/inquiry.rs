@@ -4,7 +4,7 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use crate::catalog::Form;
-use crate::record::{InputResponse, InputResponses, InvocationId, Timestamp};
+use crate::record::{InputResponse, InputResponses, InvocationId, OpenQuestion, Suspension, Timestamp};
 
 use super::sheet::Sheet;
 use super::{Whitespace, deceives, legible, visible};
@@ -38,6 +38,18 @@ pub struct Inquiry {
     pub requests: Vec<Requested>,
     /// When the call stops waiting.
     pub expires_at: Timestamp,
+}
+
+impl Inquiry {
+    /// The questions that a suspended call waits for. The error says why they cannot be read.
+    pub fn of(suspension: &Suspension) -> Result<Self, String> {
+        Ok(Self {
+            invocation_id: suspension.invocation_id,
+            tool_id: suspension.tool_id.clone(),
+            requests: suspension.questions.iter().map(Requested::of_open).collect::<Result<_, _>>()?,
+            expires_at: suspension.expires_at,
+        })
+    }
 }
 
 /// One form to fill in.
@@ -79,6 +91,18 @@ impl Requested {
         }
         let message = if guard!("question_words") { visible(&cut, Whitespace::Kept) } else { cut };
         Ok(Self { key: key.to_owned(), message, form, problem: None })
+    }
+
+    /// Reads a question that was stored. Its words were made legible before.
+    fn of_open(stored: &OpenQuestion) -> Result<Self, String> {
+        let OpenQuestion { key, message, schema, problem } = stored.clone();
+        Ok(Self { key, message, form: Form::read(&schema.to_string())?, problem })
+    }
+
+    /// The question as it is stored.
+    pub fn to_open(&self) -> OpenQuestion {
+        let (key, message) = (self.key.clone(), self.message.clone());
+        OpenQuestion { key, message, schema: self.schema().clone(), problem: self.problem.clone() }
     }
 
     /// Key of the answer in [`InputResponses`]: 1 to 64 letters, digits, `_`, `-` or `.`.

@@ -360,7 +360,7 @@ fn seen(
         supports_progress: Some(progress),
         supports_partial_results: Some(progress),
         supports_cancel: Some(true),
-        supports_resume: Some(false),
+        supports_resume: Some(imports("toolcell:tool/interaction")),
         supports_retries: Some(!changes),
         supports_background: Some(false),
         supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),

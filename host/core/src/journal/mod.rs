@@ -20,6 +20,7 @@ pub use payload::{PayloadChanged, PayloadStore};
 pub use reference::{Known, Reference, StoredPayload};
 pub use store::{
     Allowance, Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store, StoreError, Summary,
+    Suspended, Suspending,
 };
 pub(crate) use trail::Leaving;
 pub use trail::{Listener, Outlet, Trail, Trailed, WeakTrail, canceled_in_vain, of_no_call};

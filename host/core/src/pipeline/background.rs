@@ -1,5 +1,8 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
 
 use crate::journal::{Trail, WeakTrail};
 use crate::record::ProgressStatus;
@@ -23,6 +26,12 @@ struct Inner {
     // Weak: the listeners of a call learn that it has ended when its trail is dropped.
     trail: OnceLock<WeakTrail>,
     can_be_left: AtomicBool,
+    /// Whether its caller can come back for the call in a later process.
+    returns: AtomicBool,
+    /// Told once that is so.
+    returning: Notify,
+    /// How many rounds of questions the caller was shown.
+    rounds: AtomicUsize,
 }
 
 impl Background {
@@ -33,8 +42,43 @@ impl Background {
         }
     }
 
-    /// Whether the future of the call can be dropped without losing the call: its approval is open, or given and not
-    /// used, and both are on disk, so that another process can go on with it. Holds until the future is polled again.
+    /// The handle of a call whose caller came back in this process, and was shown so many `rounds` of questions before.
+    pub fn returned(rounds: usize) -> Self {
+        let background = Self(Arc::new(Inner { rounds: AtomicUsize::new(rounds), ..Inner::default() }));
+        background.set_returns();
+        background
+    }
+
+    /// Counts one more round of questions that the caller is shown, and returns its number, from 1 on. A name of an answer
+    /// with this number is for that round alone, also in a later process.
+    pub fn begin_round(&self) -> usize {
+        self.0.rounds.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        self.0.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Tells that the caller can come back for the call, also in a later process. A call that waits for an answer to its
+    /// tool's question is stored then.
+    pub fn set_returns(&self) {
+        self.0.returns.store(true, Ordering::Release);
+        self.0.returning.notify_waiters();
+    }
+
+    /// Completes once the caller can come back in a later process.
+    pub(super) async fn returns(&self) {
+        let mut told = pin!(self.0.returning.notified());
+        // Registered before the look, because it may be told between the two.
+        told.as_mut().enable();
+        if !self.0.returns.load(Ordering::Acquire) {
+            told.await;
+        }
+    }
+
+    /// Whether the future of the call can be dropped without losing the call: its approval is open, or given and not used, or
+    /// its tool's question is open, and that is on disk, so that another process can go on with it. Holds until the future
+    /// is polled again.
     pub fn can_be_left(&self) -> bool {
         self.0.can_be_left.load(Ordering::Acquire)
     }

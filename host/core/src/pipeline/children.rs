@@ -17,11 +17,10 @@ use crate::catalog::Tool;
 use crate::executor::{
     BoxFuture, CallableTool, Cancellation, ChildAnswer, ChildCall, ChildOutput, Execution, Run, Share,
 };
-use crate::journal::Kept;
 use crate::policy::{Ceiling, Limits, Permit, Policy};
 use crate::record::{
     AbortReason, CallRecord, ErrorClass, Input, InvocationId, Keeping, Refusal, ResultStatus, SpanId, Strategy,
-    ToolError, Usage, WriteEffect,
+    ToolError, ToolInvocation, Usage, WriteEffect,
 };
 use crate::scheduler::{CHILD_DEPTH_MAX, Chain};
 use crate::secret::REDACTED;
@@ -76,6 +75,16 @@ impl Tree {
         Self { calls_left: AtomicU32::new(CALLS_MAX), asked: AtomicUsize::new(0), chain: OnceCell::new() }
     }
 
+    /// The tree of a call that another process began, with its counts so far.
+    pub(super) fn restored(asked: usize, calls_left: u32) -> Self {
+        Self { calls_left: AtomicU32::new(calls_left), asked: AtomicUsize::new(asked), chain: OnceCell::new() }
+    }
+
+    /// How many calls may still be made.
+    pub(super) fn calls_left(&self) -> u32 {
+        self.calls_left.load(Ordering::Relaxed)
+    }
+
     /// The tree of the call.
     pub(super) fn of(journey: &mut Journey<'_>) -> Arc<Self> {
         match &journey.request.lineage {
@@ -97,8 +106,7 @@ impl Tree {
 
     /// The same counts, without room for instances.
     fn emptied(&self) -> Self {
-        let left = self.calls_left.load(Ordering::Relaxed);
-        Self { calls_left: AtomicU32::new(left), asked: AtomicUsize::new(self.asked()), chain: OnceCell::new() }
+        Self::restored(self.asked(), self.calls_left())
     }
 
     /// Counts one more call. Fails if there were too many.
@@ -178,8 +186,8 @@ pub(super) fn not_callable(name: &str) -> Refusal {
 }
 
 /// Whether a call that no process runs was made by another call. That one has ended, and with it what bounded this one.
-pub(super) fn is_orphan(kept: &Kept) -> bool {
-    kept.invocation.extra.contains_key(PARENT) && guard!("child_resume")
+pub(super) fn is_orphan(invocation: &ToolInvocation) -> bool {
+    invocation.extra.contains_key(PARENT) && guard!("child_resume")
 }
 
 /// The refusal of a call whose caller's process ended.

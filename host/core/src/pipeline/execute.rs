@@ -7,19 +7,21 @@ use serde_json::json;
 use crate::catalog::Tool;
 use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial};
 use crate::journal::{Artifacts, Trail};
+use crate::policy::Permit;
 use crate::record::{
-    EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Timestamp, ToolProgress,
+    EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Suspension, Timestamp,
+    ToolProgress,
 };
 
 use crate::secret::REDACTED;
 
 use super::artifacts;
 use super::journey::{Journey, made_here};
-use super::permission::Permission;
+use super::permission::{Permission, Permitted};
 use super::replay;
 use super::retry;
 use super::schedule::Scheduled;
-use super::{children, interact, modifiers};
+use super::{children, interact, modifiers, schedule, suspend};
 
 made_here! {
     /// A tool that ran, and what the sandbox saw of it.
@@ -37,7 +39,44 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
     journey.trail.emit(EventType::Started, retry::started(&limits, 1));
     journey.trail.reached(ProgressStatus::Started);
     journey.artifacts = artifacts::begin(journey, &tool, &limits);
-    let mut run = Run {
+    let mut run = first_run(journey, &tool, &permit);
+    let mut execution = children::invoke(journey, &permit, run.clone()).await;
+    drop(place);
+    if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
+        // Boxed, to keep the future of a call without questions small.
+        execution = Box::pin(interact::go_on(journey, &permit, &mut run, execution, None)).await;
+    }
+    if journey.request.policy.retry.attempts > 1 {
+        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
+    }
+    Ok(executed(journey, tool, &permit, execution))
+}
+
+/// Goes on with a tool that asked in another process.
+pub(super) async fn go_on(
+    journey: &mut Journey<'_>,
+    permitted: Permitted,
+    kept: &Suspension,
+) -> Result<Executed, Refusal> {
+    let permission = permitted.open();
+    schedule::set_aside(journey, &permission);
+    let Permission { tool, permit } = permission;
+    let limits = children::limits(journey, &permit).into_owned();
+    journey.artifacts = artifacts::begin(journey, &tool, &limits);
+    let (asking, round) = suspend::restored(kept)?;
+    let mut run = first_run(journey, &tool, &permit);
+    // From here on, what the tool consumed is in the execution.
+    journey.spent = None;
+    let mut execution = interact::go_on(journey, &permit, &mut run, asking, Some(round)).await;
+    if journey.request.policy.retry.attempts > 1 {
+        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
+    }
+    Ok(executed(journey, tool, &permit, execution))
+}
+
+/// What the first attempt gets besides its permit.
+fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
+    Run {
         attempt: 1,
         cancellation: journey.request.cancellation.clone(),
         secrets: journey.redaction.secrets(),
@@ -47,29 +86,23 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
             cancellation: journey.request.cancellation.clone(),
         }),
         artifacts: journey.artifacts.clone(),
-        modifiers_barred: modifiers::barred(journey, &tool),
+        modifiers_barred: modifiers::barred(journey, tool),
         resumed: None,
-        nondeterminism: replay::nondeterminism(journey, &tool, &permit),
+        nondeterminism: replay::nondeterminism(journey, tool, permit),
         tools: None,
         share: journey.request.lineage.as_ref().map(|lineage| lineage.share.clone()),
         configuration: tool.configuration().cloned(),
-    };
-    let mut execution = children::invoke(journey, &permit, run.clone()).await;
-    drop(place);
-    if matches!(execution.outcome, Ok(GuestOutcome::NeedsInput(_))) {
-        // Boxed, to keep the future of a call without questions small.
-        execution = Box::pin(interact::go_on(journey, &permit, &mut run, execution)).await;
     }
-    if journey.request.policy.retry.attempts > 1 {
-        execution = Box::pin(retry::go_on(journey, &permit, run, execution)).await;
-    }
-    replay::note(journey, &tool, &permit, execution.recorded.take());
+}
+
+fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut execution: Execution) -> Executed {
+    replay::note(journey, &tool, permit, execution.recorded.take());
     execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
     if let Some(reason) = journey.request.cancellation.requested() {
         journey.trail.cancel_requested(reason);
         journey.trail.cancel_acknowledged("host");
     }
-    Ok(Executed((tool, Box::new(execution))))
+    Executed((tool, Box::new(execution)))
 }
 
 /// Writes the events of a running guest to the trail.

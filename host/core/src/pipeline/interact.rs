@@ -1,6 +1,7 @@
 //! Between two runs of phase 9: the tool's questions to its caller's user, and the run that goes on with the answers.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use crate::record::{
 };
 use crate::search::Meter;
 
+use super::background::Background;
 use super::children::{self, Tree};
 use super::journey::Journey;
 use super::schedule;
+use super::suspend::{self, Paused, SoFar};
 
 /// Maximum number of times that a call that a client made may ask, with all calls below it, in all attempts, and with
 /// repeated questions after invalid answers.
@@ -26,25 +29,50 @@ const UNFIT_MAX: usize = 4;
 /// Maximum characters of the questions that an error quotes.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// Asks, and runs the tool again with the answers, until it asks no more.
+/// Questions that were asked together.
+pub(super) struct Round {
+    /// Those without an answer.
+    pub(super) requests: Vec<Requested>,
+    pub(super) expires_at: Timestamp,
+    /// Number of invalid answers.
+    pub(super) unfit: usize,
+    /// Number of rounds that the caller was shown before.
+    pub(super) shown: usize,
+}
+
+/// Asks, and runs the tool again with the answers, until it asks no more. `asked` is the round that another process began.
 pub(super) async fn go_on(
     journey: &mut Journey<'_>,
     permit: &Permit,
     run: &mut Run,
     mut execution: Execution,
+    mut asked: Option<Round>,
 ) -> Execution {
     loop {
-        let needed = match execution.outcome {
+        let NeededInput { requests, resume_state } = match execution.outcome {
             Ok(GuestOutcome::NeedsInput(needed)) => needed,
             outcome => return Execution { outcome, ..execution },
         };
-        let resume_state = needed.resume_state.clone();
+        let so_far = SoFar {
+            permit,
+            attempt: run.attempt,
+            resume_state: &resume_state,
+            usage: &execution.usage,
+            partial_bytes: execution.partial_bytes,
+            logs: &execution.logs,
+            redacted: execution.redacted,
+        };
+        let begun = asked.take();
         let again = async {
             schedule::step_aside(journey);
-            answer(journey, needed).await?;
+            let round = match begun {
+                Some(round) => round,
+                None => begin(journey, requests).await?,
+            };
+            answer(journey, round, &so_far).await?;
             schedule::step_back(journey);
             let place = schedule::place(journey, permit.limits()).await?;
-            journey.advance(Status::Running)?;
+            suspend::run_again(journey).await?;
             Ok(place)
         };
         let place = match again.await {
@@ -64,22 +92,34 @@ pub(super) async fn go_on(
     }
 }
 
-/// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
-async fn answer(journey: &mut Journey<'_>, needed: NeededInput) -> Result<(), Refusal> {
-    let mut open = read(journey, needed).await?;
-    let attended = journey.request.policy.mode != Mode::NonInteractive;
-    let respondent = journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(&open))?;
+/// Begins a round of questions.
+async fn begin(journey: &mut Journey<'_>, requests: Vec<InputRequest>) -> Result<Round, Refusal> {
+    let open = read(journey, requests).await?;
+    respondent(journey, &open)?;
     let expires_at = Timestamp::now().plus(journey.request.approval.expire.min(EXPIRE_MAX));
     // A new question with a key that was answered before needs a new answer.
     open.iter().for_each(|request| drop(journey.responses.remove(request.key())));
-    let tree = Tree::of(journey);
-    too_often(tree.asked())?;
-    let mut unfit = 0;
+    too_often(Tree::of(journey).asked())?;
     journey.advance(Status::NeedsInput)?;
     journey.trail.emit(EventType::NeedsInput, json!({ "requests": open.len(), "expires_at": expires_at }));
     journey.trail.reached(ProgressStatus::WaitingForInput);
+    Ok(Round { requests: open, expires_at, unfit: 0, shown: shown(journey) })
+}
+
+/// The one who answers the `open` requests.
+fn respondent(journey: &Journey<'_>, open: &[Requested]) -> Result<Arc<dyn Respondent>, Refusal> {
+    let attended = journey.request.policy.mode != Mode::NonInteractive;
+    journey.request.respondent.clone().filter(|_| attended).ok_or_else(|| nobody_to_ask(open))
+}
+
+/// Adds an answer for each request to those of the call. A call that waits holds no place in the scheduler.
+async fn answer(journey: &mut Journey<'_>, round: Round, so_far: &SoFar<'_>) -> Result<(), Refusal> {
+    let Round { requests: mut open, expires_at, mut unfit, shown: mut before } = round;
+    let respondent = respondent(journey, &open)?;
+    let tree = Tree::of(journey);
     while !open.is_empty() {
-        too_often(tree.asked())?;
+        let asked = tree.asked();
+        too_often(asked)?;
         tree.ask();
         let inquiry = Inquiry {
             invocation_id: journey.invocation.invocation_id,
@@ -87,7 +127,9 @@ async fn answer(journey: &mut Journey<'_>, needed: NeededInput) -> Result<(), Re
             requests: open,
             expires_at,
         };
-        let mut given = wait(journey, respondent.as_ref(), &inquiry).await?;
+        let paused = Paused { so_far, inquiry: &inquiry, unfit, asked, shown: before };
+        let mut given = wait(journey, respondent.as_ref(), &paused).await?;
+        before = shown(journey);
         open = Vec::new();
         for mut request in inquiry.requests {
             let Some(response) = given.remove(request.key()) else {
@@ -121,12 +163,12 @@ fn unfit_answers(request: &Requested, why: &str) -> Refusal {
 }
 
 /// Reads the tool's questions, with secrets and sensitive values redacted.
-async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requested>, Refusal> {
+async fn read(journey: &Journey<'_>, requests: Vec<InputRequest>) -> Result<Vec<Requested>, Refusal> {
     let invalid = |why: String| {
         let message = format!("the tool asked its user what cannot be asked: {why}");
         Refusal::new(ErrorClass::ExecutionFailed, "question_invalid", message)
     };
-    let (requests, redactor) = (needed.requests, journey.redaction.redactor());
+    let redactor = journey.redaction.redactor();
     // Searching for the tool's own patterns, and compiling those of a form, can take long enough to delay other calls.
     let work = move || {
         let mut meter = Meter::aside();
@@ -148,25 +190,54 @@ async fn read(journey: &Journey<'_>, needed: NeededInput) -> Result<Vec<Requeste
     Ok(read)
 }
 
-/// Waits for the answers, until the question expires or the call is canceled.
+/// How many rounds of questions the caller was shown.
+fn shown(journey: &Journey<'_>) -> usize {
+    journey.request.background.as_ref().map_or(0, Background::rounds)
+}
+
+/// Waits for the answers, until the question expires or the call is canceled. The call is stored once its caller can come
+/// back in another process.
 async fn wait(
-    journey: &Journey<'_>,
+    journey: &mut Journey<'_>,
     respondent: &dyn Respondent,
-    inquiry: &Inquiry,
+    paused: &Paused<'_>,
 ) -> Result<InputResponses, Refusal> {
-    let cancellation = &journey.request.cancellation;
+    let inquiry = paused.inquiry;
+    let cancellation = journey.request.cancellation.clone();
+    let background = journey.request.background.clone().filter(|_| suspend::is_possible(journey, paused.so_far));
+    let mut can_suspend = background.is_some();
     let left = Duration::from_millis(inquiry.expires_at.millis_since(Timestamp::now()));
-    tokio::select! {
-        biased;
-        () = cancellation.cancelled() => {
-            Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)))
-        }
-        responses = respondent.respond(inquiry) => responses.ok_or_else(gone),
-        () = tokio::time::sleep(left) => {
-            let message = "the tool's question was not answered in time; call again to be asked";
-            Err(Refusal::new(ErrorClass::Timeout, "input_expired", message))
+    let mut expiry = pin!(tokio::time::sleep(left));
+    let mut responses = respondent.respond(inquiry);
+    loop {
+        tokio::select! {
+            biased;
+            () = cancellation.cancelled() => {
+                return Err(canceled(cancellation.requested().unwrap_or(AbortReason::UserInterruption)));
+            }
+            // Before the question goes to the caller, so that one that was seen outlives the process.
+            () = returns(background.as_ref()), if can_suspend => {
+                can_suspend = false;
+                suspend::suspend(journey, paused).await;
+            }
+            responses = &mut responses => return responses.ok_or_else(gone),
+            () = &mut expiry => return Err(expired()),
         }
     }
+}
+
+/// Completes once the caller can come back in another process.
+async fn returns(background: Option<&Background>) {
+    match background {
+        Some(background) => background.returns().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The refusal of a call whose questions were not answered in time.
+pub(super) fn expired() -> Refusal {
+    let message = "the tool's question was not answered in time; call again to be asked";
+    Refusal::new(ErrorClass::Timeout, "input_expired", message)
 }
 
 fn too_often(asked: usize) -> Result<(), Refusal> {

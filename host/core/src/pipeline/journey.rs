@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use crate::approval::Session;
 use crate::catalog::Tool;
 use crate::executor::Check;
-use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Trail};
+use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Suspended, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
-    EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult, Refusal,
-    ResultMappings, ResultPersistence, Status, Strategy, Timestamp, ToolEvent, ToolHook, ToolInvocation, TraceContext,
+    Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult,
+    Refusal, ResultMappings, ResultPersistence, Status, Strategy, Suspension, Timestamp, ToolEvent, ToolHook,
+    ToolInvocation, TraceContext, Usage,
 };
 
 use crate::scheduler::Claim;
@@ -20,6 +21,7 @@ use super::batch::Seat;
 use super::children::{self, Tree};
 use super::redaction::{Redaction, records};
 use super::running::Registered;
+use super::suspend::Stage;
 use super::{Request, Services, modifiers};
 
 /// Size of arguments from which records are written aside, in bytes: more would delay other calls by a millisecond.
@@ -38,6 +40,31 @@ fn session(request: &Request) -> Arc<str> {
     match &request.approval.session {
         Session::Named(name) => name.chars().take(SESSION_CHARS_MAX).collect::<String>().into(),
         Session::None | Session::Terminal => Arc::clone(&RUN),
+    }
+}
+
+/// What is stored of a call that another process began.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'k> {
+    pub(super) invocation: &'k ToolInvocation,
+    pub(super) history: &'k History,
+    /// `Some` if an approval was requested.
+    pub(super) approval: Option<&'k Approval>,
+    /// `Some` if the tool ran, and asked.
+    pub(super) suspension: Option<&'k Suspension>,
+}
+
+impl<'k> From<&'k Kept> for Left<'k> {
+    fn from(kept: &'k Kept) -> Self {
+        let Kept { invocation, history, approval, .. } = kept;
+        Self { invocation, history, approval: Some(approval), suspension: None }
+    }
+}
+
+impl<'k> From<&'k Suspended> for Left<'k> {
+    fn from(kept: &'k Suspended) -> Self {
+        let Suspended { invocation, history, approval, suspension, .. } = kept;
+        Self { invocation, history, approval: approval.as_ref(), suspension: Some(suspension) }
     }
 }
 
@@ -65,7 +92,7 @@ pub struct Journey<'a> {
     pub(super) changes: bool,
     /// `Some` while a tool that may write artifacts runs, and until they are kept.
     pub(super) artifacts: Option<Artifacts>,
-    /// `Some` after an approval was requested.
+    /// `Some` after an approval was requested, or the call was suspended.
     pub(super) asked: Option<Box<Asked>>,
     /// `Some` in a batch, and for a single call that others could notice. Held until the end, so that the records of two
     /// calls that exclude each other do not overlap.
@@ -80,6 +107,8 @@ pub struct Journey<'a> {
     /// them, in whatever attempt: all attempts are one invocation (AT-EXEC-07), and a question that it asked once is
     /// answered.
     pub(super) responses: InputResponses,
+    /// What the tool consumed in processes before this one; `None` if it did not run there.
+    pub(super) spent: Option<Box<Usage>>,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
     pub(super) registered: Option<Registered>,
 }
@@ -166,6 +195,7 @@ impl<'a> Journey<'a> {
             narrowed,
             tree: None,
             responses: InputResponses::new(),
+            spent: None,
             registered: None,
         })
     }
@@ -174,45 +204,49 @@ impl<'a> Journey<'a> {
     pub(super) fn resume(
         services: &'a Services,
         mut request: Request,
-        kept: &Kept,
+        left: Left<'_>,
         desk: &ApprovalService,
         held: Held,
         events: Vec<ToolEvent>,
     ) -> Box<Self> {
-        let id = kept.invocation.invocation_id;
+        let Left { invocation, history, approval, suspension } = left;
+        let id = invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
-        let outlet = services.outlet(kept.invocation.session_ref.clone());
+        let outlet = services.outlet(invocation.session_ref.clone());
         let trail = Trail::resume(id, events, Arc::clone(&services.source), listeners, outlet);
-        trail.resolved(&kept.invocation.tool_id);
+        trail.resolved(&invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
-        request.context_modifier_policy = modifiers::noted(&kept.invocation);
-        request.trace = TraceContext::recorded(&kept.invocation);
+        request.context_modifier_policy = modifiers::noted(invocation);
+        request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
-        let (journal, approval) = (desk.journal.clone(), kept.approval.clone());
-        let asked = Asked { journal, approval, leaving: trail.leaving(), held };
+        let stage = if suspension.is_some() { Stage::Waiting } else { Stage::Never };
+        let (journal, leaving) = (desk.journal.clone(), trail.leaving());
+        let asked = Asked { journal, approval: approval.cloned(), stage, leaving, held };
+        let tree = suspension.map(|left| Arc::new(Tree::restored(left.asked, left.calls_left)));
         Box::new(Self {
             services,
             request,
             redaction: Redaction::new(trail.clone(), Arc::clone(&checks)),
             checks,
-            invocation: kept.invocation.clone(),
+            invocation: invocation.clone(),
             trail,
             tool: None,
-            decisions: kept.history.decisions.clone(),
-            mutations: kept.history.mutations.clone(),
+            decisions: history.decisions.clone(),
+            mutations: history.mutations.clone(),
             persistence: Vec::new(),
-            hook_runs: kept.history.hook_runs.clone(),
+            hook_runs: history.hook_runs.clone(),
             opinion: None,
             additional_context: Vec::new(),
             mappings: ResultMappings::default(),
-            changes: false,
+            changes: suspension.is_some_and(|left| left.changes),
             artifacts: None,
             asked: Some(Box::new(asked)),
             seat: None,
             aside: None,
             narrowed: Keeping::default(),
-            tree: None,
-            responses: InputResponses::new(),
+            tree,
+            responses: suspension.map(|left| left.responses.clone()).unwrap_or_default(),
+            spent: suspension.map(|left| Box::new(left.spent.clone())),
             registered: Some(registered),
         })
     }

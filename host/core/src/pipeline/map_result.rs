@@ -52,7 +52,9 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     let (tool, execution) = match executed {
         Ok(executed) => executed.open(),
         Err(refusal) => {
-            let mut mapped = Box::new(Mapped { error: Some(refusal), ..Mapped::default() });
+            let spent = journey.spent.take().map(|spent| *spent);
+            let ran = spent.is_some();
+            let mut mapped = Box::new(Mapped { ran, error: Some(refusal), usage: spent, ..Mapped::default() });
             journey.redaction.redact(&mut mapped).await;
             return Answered(mapped);
         }

@@ -30,6 +30,7 @@ mod retry;
 mod running;
 mod schedule;
 mod schema_gate;
+mod suspend;
 mod terminal;
 mod validate;
 
@@ -42,8 +43,10 @@ use serde_json::Value;
 use crate::catalog::Catalog;
 use crate::executor::Executor;
 use crate::hook::Hooks;
-use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore};
-use crate::record::{AbortReason, Approval, CallRecord, Input, Keeping, Refusal, ToolEvent};
+use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended};
+use crate::record::{
+    AbortReason, Approval, CallRecord, Input, Keeping, Refusal, Suspension, SuspensionState, ToolEvent,
+};
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
 
@@ -54,13 +57,14 @@ pub use background::Background;
 pub use batch::{Batch, BatchCall, BatchListener, batch};
 use execute::Executed;
 pub use explain::{CallExplanation, HookPreview, explain};
-use journey::Journey;
+use journey::{Journey, Left};
 use observe::Observed;
 use persist::Persisted;
 pub use preview::boundary as text_boundary;
 pub use request::{Callee, RecordKeeper, Request};
 use running::Registered;
 pub use running::{CancelOutcome, RunningCalls, cancel};
+use suspend::Stage;
 
 /// What calls need from the rest of the host.
 pub struct Services {
@@ -164,8 +168,8 @@ pub async fn resume(
     if let Some(background) = &request.background {
         background.set_can_be_left(true);
     }
-    let events = events_so_far(services, kept).await;
-    let mut journey = Journey::resume(services, request, kept, desk, held, events);
+    let events = events_so_far(services, kept.into()).await;
+    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let executed = return_to(&mut journey, kept).await;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
@@ -182,8 +186,56 @@ pub async fn close(
     held: Held,
 ) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
-    let events = events_so_far(services, kept).await;
-    let mut journey = Journey::resume(services, request, kept, desk, held, events);
+    let events = events_so_far(services, kept.into()).await;
+    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let persisted = leave(&mut journey, Err(refusal)).await;
+    let is_large = journey.is_large();
+    Some(finish(services, end(journey, persisted), is_large).await)
+}
+
+/// Resumes an orphaned call that waits for an answer to its tool's question, with the respondent of `request`. As
+/// [`resume`] for an approved one.
+pub async fn resume_suspended(
+    services: &Services,
+    desk: &ApprovalService,
+    request: Request,
+    kept: &Suspended,
+    held: Held,
+) -> CallRecord {
+    let plan = &kept.suspension.plan;
+    let request = Request {
+        tool: request.tool.called(&plan.tool),
+        input: Input::from_text(plan.model_input.as_str()),
+        native_call_id: kept.invocation.native_call_id.clone(),
+        ..request
+    };
+    // It is on disk until its answers are used.
+    if let Some(background) = &request.background {
+        background.set_can_be_left(true);
+    }
+    let events = events_so_far(services, kept.into()).await;
+    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    let executed = come_back(&mut journey, &kept.suspension).await;
+    let persisted = leave(&mut journey, executed).await;
+    let is_large = journey.is_large();
+    finish(services, end(journey, persisted), is_large).await
+}
+
+/// Ends an orphaned, suspended call that cannot be resumed: canceled, expired, or interrupted while it ran. Returns `None`
+/// for one whose questions can still be answered.
+pub async fn close_suspended(
+    services: &Services,
+    desk: &ApprovalService,
+    request: Request,
+    kept: &Suspended,
+    held: Held,
+) -> Option<CallRecord> {
+    let refusal = suspend::closing(kept)?;
+    if kept.state == SuspensionState::Withdrawn {
+        request.cancellation.cancel(AbortReason::UserInterruption);
+    }
+    let events = events_so_far(services, kept.into()).await;
+    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let persisted = leave(&mut journey, Err(refusal)).await;
     let is_large = journey.is_large();
     Some(finish(services, end(journey, persisted), is_large).await)
@@ -191,9 +243,9 @@ pub async fn close(
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
 /// reported after that, such as that the call waits, can be in the log.
-async fn events_so_far(services: &Services, kept: &Kept) -> Vec<ToolEvent> {
-    let stored = &kept.history.events;
-    let noted = services.calls.noted_events(kept.invocation.invocation_id).await;
+async fn events_so_far(services: &Services, left: Left<'_>) -> Vec<ToolEvent> {
+    let stored = &left.history.events;
+    let noted = services.calls.noted_events(left.invocation.invocation_id).await;
     let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
     match noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
         true => noted,
@@ -230,7 +282,7 @@ async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -
 /// A call whose last phase is over.
 struct Ended {
     record: Box<CallRecord>,
-    /// `Some` if an approval was requested.
+    /// `Some` if an approval was requested, or the call was suspended.
     asked: Option<Box<Asked>>,
     /// Knows the call until its end is on record.
     _registered: Option<Registered>,
@@ -258,9 +310,15 @@ async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> CallRe
 /// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
 async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord {
     let Ended { mut record, asked, _registered } = ended;
-    if let Some(asked) = asked {
-        approval::conclude(*asked, &mut record).await;
-    }
+    let was_suspended = |asked: &Asked| asked.approval.is_none() || asked.stage != Stage::Never;
+    let suspended = match asked {
+        Some(asked) if was_suspended(&asked) => Some(asked),
+        Some(asked) => {
+            approval::conclude(*asked, &mut record).await;
+            None
+        }
+        None => None,
+    };
     let written = match is_large {
         false => services.calls.ended(&record).await,
         true => {
@@ -269,8 +327,12 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord 
             written
         }
     };
+    let is_written = written.is_ok();
     if let Err(error) = written {
         unwritten(&mut record, &error);
+    }
+    if let Some(asked) = suspended {
+        suspend::conclude(*asked, &mut record, is_written).await;
     }
     services.ended(&record);
     *record
@@ -285,11 +347,20 @@ fn unwritten(record: &mut CallRecord, error: &LogError) {
 /// Runs the remaining phases of a call that another process began. They redo what can have changed since: the tool, its
 /// secrets, what hooks make of the input, and the decision.
 async fn return_to(journey: &mut Journey<'_>, kept: &Kept) -> Result<Executed, Refusal> {
-    let returned = resolve::again(journey, kept).await?;
+    let returned = resolve::again(journey, &kept.approval.plan).await?;
     let remade = pre_hooks::again(journey, returned).await?;
     let permitted = approval::re_enter(journey, remade, kept).await?;
     let scheduled = schedule::wait(journey, permitted).await?;
     execute::run(journey, scheduled).await
+}
+
+/// Runs the remaining phases of a call whose tool asked in another process. They redo the same, and what the tool did so
+/// far counts.
+async fn come_back(journey: &mut Journey<'_>, kept: &Suspension) -> Result<Executed, Refusal> {
+    let returned = resolve::again(journey, &kept.plan).await?;
+    let remade = pre_hooks::again(journey, returned).await?;
+    let permitted = suspend::re_enter(journey, remade, kept).await?;
+    execute::go_on(journey, permitted, kept).await
 }
 
 /// Runs the phases before the hooks: the same for a call, and for one that is only explained.

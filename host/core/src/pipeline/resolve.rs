@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalog::Tool;
-use crate::journal::Kept;
-use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Refusal, Status};
+use crate::record::{ErrorClass, EventType, HookEvent, Lifecycle, Plan, Refusal, Status};
 
 use super::journey::{Journey, made_here};
 use super::redaction::brought;
@@ -54,17 +53,17 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
 
 /// Finds the tool of a call that another process began, and fails if it is withheld by now, or a secret of it is not set
 /// any more.
-pub(super) async fn again(journey: &mut Journey<'_>, kept: &Kept) -> Result<Returned, Refusal> {
+pub(super) async fn again(journey: &mut Journey<'_>, plan: &Plan) -> Result<Returned, Refusal> {
     let tool = find(journey)?;
     keep_quiet(journey, &tool);
-    journey.redaction.reuse(kept.approval.plan.reference_key.as_deref())?;
+    journey.redaction.reuse(plan.reference_key.as_deref())?;
     begin_redaction(journey, &tool).await?;
     // Checked first, so that no hook runs for a call that could not.
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
     }
     // Before the stored secrets are missed: setting those would not help.
-    if brought::is_lost(kept) {
+    if brought::is_lost(&journey.invocation) {
         return Err(brought::lost());
     }
     journey.redaction.check_secrets()?;
@@ -86,12 +85,17 @@ fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
     if !(keeping.output && keeping.inline) && guard!("quiet_results") {
         journey.trail.silence();
     }
-    let declaration = tool.declaration();
-    let (id, namespace) = (&declaration.tool_id, &declaration.namespace);
-    let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();
-    if (!(keeping.journal && keeping.output) || may_stop()) && guard!("never_persisted") {
+    if !may_be_noted(journey, tool) && guard!("never_persisted") {
         journey.trail.keep_unnoted();
     }
+}
+
+/// Whether a disk may have what the tool tells before it has ended.
+pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
+    let (keeping, declaration) = (journey.keeping(), tool.declaration());
+    let (id, namespace) = (&declaration.tool_id, &declaration.namespace);
+    let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();
+    keeping.journal && keeping.output && !may_stop()
 }
 
 /// The tool of the call. Every later phase gets it from the phase before it.

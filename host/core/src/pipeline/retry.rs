@@ -48,7 +48,7 @@ pub(super) async fn go_on(
         let mut later = children::invoke(journey, permit, run.clone()).await;
         drop(place);
         if matches!(later.outcome, Ok(GuestOutcome::NeedsInput(_))) {
-            later = interact::go_on(journey, permit, &mut run, later).await;
+            later = interact::go_on(journey, permit, &mut run, later, None).await;
         }
         let mut logs = execution.logs;
         logs.extend(later.logs);

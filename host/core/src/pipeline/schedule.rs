@@ -109,6 +109,12 @@ fn give_up(journey: &Journey<'_>) {
     }
 }
 
+/// Keeps what a call can reach for [`step_back`], as if it had stepped aside: it waits since another process ran it.
+pub(super) fn set_aside(journey: &mut Journey<'_>, permission: &Permission) {
+    let claim = claim(journey, permission);
+    journey.aside = (!claim.is_empty()).then_some(claim);
+}
+
 /// Lines up again for a call that stepped aside: it has its turn when it has a [`place`].
 pub(super) fn step_back(journey: &mut Journey<'_>) {
     let Some(claim) = journey.aside.take() else { return };

@@ -38,6 +38,7 @@ mod result;
 mod search;
 mod status;
 mod surface;
+mod suspension;
 mod time;
 mod toolkit;
 mod trace;
@@ -87,6 +88,7 @@ pub use status::Status;
 pub use surface::{
     RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface, WithheldTool,
 };
+pub use suspension::{OpenQuestion, Suspension, SuspensionState};
 pub use time::Timestamp;
 pub use toolkit::Toolkit;
 pub use trace::{SpanId, TraceContext};

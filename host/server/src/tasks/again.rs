@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::model::InputResponses;
 use serde_json::Value;
-use toolcell::{Background, Callee, Held, Kept, Request};
+use toolcell::{Background, Callee, Held, Kept, Request, Suspended, Terms};
+use toolcell_core::record::{Plan, ToolInvocation};
 
-use crate::asking::{AskChannel, messenger};
+use crate::asking::{AskChannel, Reopened, messenger, reopen};
 use crate::call::TIMEOUT_KEY;
 use crate::{Offering, Server};
 
 use super::ended::{Ended, mapped};
+use super::entry::TooLarge;
+use super::stored::Stored;
 use super::{Detached, Tasks};
 
 impl Server {
@@ -31,7 +35,7 @@ impl Server {
         let Some(place) = self.calls.begin() else { return };
         let offering = self.offering();
         let keep = offering.keep;
-        let mut request = request(&offering, &kept);
+        let mut request = request(&offering, Left::from(&*kept));
         request.keeper = self.keeper();
         let cancellation = request.cancellation.clone();
         let mut questions = None;
@@ -41,8 +45,9 @@ impl Server {
             questions = Some(asked);
         }
         let background = Background::default();
+        background.set_returns();
         request.background = Some(background.clone());
-        let (server, canceled) = (Arc::clone(self), cancellation.clone());
+        let (server, canceled, entered) = (Arc::clone(self), cancellation.clone(), background.clone());
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume(request, &kept, held));
@@ -54,26 +59,112 @@ impl Server {
             drop(place);
             resumed.map(Box::new)
         });
-        let detached = Detached { call, cancellation, questions, keep };
+        let detached = Detached { call, cancellation, questions, background: entered, keep };
         tasks.put(&mut tasks.entries(), id, owner, detached, None);
+    }
+
+    /// Takes over a suspended call, whose question an earlier process asked, with `responses` of its client. It goes on once
+    /// all questions are answered. Without a place for another call, it stays as it is. Returns whether it was taken over.
+    ///
+    /// # Errors
+    ///
+    /// The answers are too large; the call is taken over then, and its questions are open.
+    pub(super) fn take_over(
+        self: &Arc<Self>,
+        tasks: &Arc<Tasks>,
+        owner: &str,
+        kept: Box<Suspended>,
+        held: Held,
+        responses: &InputResponses,
+    ) -> Result<bool, TooLarge> {
+        let id = kept.suspension.invocation_id;
+        if self.stop.is_cancelled() {
+            return Ok(false);
+        }
+        let offering = self.offering();
+        let (Some(place), Some(reopened)) = (self.calls.begin(), reopen(&kept.suspension, offering.outdated())) else {
+            return Ok(false);
+        };
+        let Reopened { messenger, ask, questions } = reopened;
+        let (keep, mut request) = (offering.keep, request(&offering, Left::from(&*kept)));
+        request.keeper = self.keeper();
+        request.respondent = Some(messenger);
+        let (cancellation, background) = (request.cancellation.clone(), Background::returned(kept.suspension.rounds));
+        request.background = Some(background.clone());
+        let (server, canceled, left) = (Arc::clone(self), cancellation.clone(), background.clone());
+        let call = tokio::spawn(async move {
+            let resumed = {
+                let call = std::pin::pin!(offering.host.resume_suspended(request, &kept, held));
+                server.until_stopped(&canceled, || left.can_be_left(), call).await.flatten()
+            };
+            if let Some(record) = &resumed {
+                server.keep(record).await;
+            }
+            drop(place);
+            resumed.map(Box::new)
+        });
+        let detached = Detached { call, cancellation, questions: Some(questions), background, keep };
+        let mut entries = tasks.entries();
+        tasks.put(&mut entries, id, owner, detached, Some(ask));
+        entries.get_mut(&id).map_or(Ok(()), |entry| entry.give(responses)).map(|()| true)
+    }
+
+    /// Ends the suspended calls that no living process has and that cannot go on, so that none of their state stays.
+    pub(crate) async fn end_all_suspended(&self, tasks: &Tasks) {
+        // Whatever cannot be read now is looked at when its client asks for it, or by the next server.
+        for id in tasks.unfinished_suspended().await.unwrap_or_default() {
+            if let Ok(Stored::Interrupted(kept, held)) = tasks.read(id).await {
+                self.end_suspended(&kept, held).await;
+            }
+        }
+    }
+
+    /// Ends a suspended call that cannot go on; `None` if it turns out that it can.
+    pub(super) async fn end_suspended(&self, kept: &Suspended, held: Held) -> Option<Ended> {
+        let offering = self.offering();
+        let record = offering.host.close_suspended(request(&offering, Left::from(kept)), kept, held).await?;
+        self.keep(&record).await;
+        Some(Ended::of(record, offering.keep))
     }
 
     /// Ends a call that cannot run any more; `None` if it turns out that it can, or has ended.
     pub(super) async fn end_orphan(&self, kept: &Kept, held: Held) -> Option<Ended> {
         let offering = self.offering();
-        let record = offering.host.close(request(&offering, kept), kept, held).await?;
+        let record = offering.host.close(request(&offering, Left::from(kept)), kept, held).await?;
         self.keep(&record).await;
         Some(Ended::of(record, offering.keep))
     }
 }
 
+/// A stored call.
+#[derive(Clone, Copy)]
+struct Left<'k> {
+    plan: &'k Plan,
+    actor: Option<&'k str>,
+    invocation: &'k ToolInvocation,
+}
+
+impl<'k> From<&'k Kept> for Left<'k> {
+    fn from(kept: &'k Kept) -> Self {
+        let Kept { approval, invocation, .. } = kept;
+        Self { plan: &approval.plan, actor: approval.actor_ref.as_deref(), invocation }
+    }
+}
+
+impl<'k> From<&'k Suspended> for Left<'k> {
+    fn from(kept: &'k Suspended) -> Self {
+        let Suspended { suspension, invocation, .. } = kept;
+        Self { plan: &suspension.plan, actor: suspension.actor_ref.as_deref(), invocation }
+    }
+}
+
 /// The request of a stored call, made from the present offering: what it denies by now stays denied.
-fn request(offering: &Offering, kept: &Kept) -> Request {
-    let plan = &kept.approval.plan;
+fn request(offering: &Offering, left: Left<'_>) -> Request {
+    let Left { plan, actor, invocation } = left;
     let mut limits = offering.limits.clone();
     let (found, surface) = (offering.offers.find(&plan.tool), offering.offers.surface());
     let offer = found.as_ref().ok();
-    for wall in [wish(kept), offer.and_then(|offer| offer.wall)].into_iter().flatten() {
+    for wall in [wish(invocation), offer.and_then(|offer| offer.wall)].into_iter().flatten() {
         limits.wall = limits.wall.min(wall);
     }
     // What is not offered any more does not run.
@@ -86,14 +177,15 @@ fn request(offering: &Offering, kept: &Kept) -> Request {
         .grants(Arc::clone(&offering.grants))
         .policy(Arc::clone(&offering.policy))
         .limits(limits)
-        .actor(kept.approval.actor_ref.clone());
+        .approval(Terms { expire: offering.approvals.expire, ..Terms::default() })
+        .actor(actor.map(str::to_owned));
     request.offered = Some(offering.offers.callable());
     request
 }
 
-/// The timeout that the first request asked for. The approval is bound to it.
-fn wish(kept: &Kept) -> Option<Duration> {
-    let wish = mapped(&kept.invocation.extra, "_meta")?.get(TIMEOUT_KEY).and_then(Value::as_u64);
+/// The timeout that the first request asked for. What is stored is bound to it.
+fn wish(invocation: &ToolInvocation) -> Option<Duration> {
+    let wish = mapped(&invocation.extra, "_meta")?.get(TIMEOUT_KEY).and_then(Value::as_u64);
     wish.filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 

@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use rmcp::model::{ElicitRequestParams, InputResponses, MetaObject};
 use tokio::sync::mpsc;
-use toolcell::Cancellation;
+use toolcell::{Background, Cancellation};
 use toolcell_core::record::{AbortReason, InvocationId, Timestamp};
 
-use crate::asking::Ask;
+use crate::asking::{Ask, wire};
 
 use super::ended::Ended;
 
@@ -20,8 +20,8 @@ pub(super) struct Entry {
     cancellation: Cancellation,
     questions: Option<mpsc::Receiver<Ask>>,
     open: Option<Round>,
-    /// How many rounds of questions there were.
-    rounds: usize,
+    /// Numbers the rounds of questions.
+    background: Background,
     ended: Option<Arc<Ended>>,
     /// Whether the client got the result.
     is_read: bool,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 /// Questions that were asked together.
 struct Round {
     ask: Ask,
-    /// From 1 on. A key must not come back with another question, so the keys of later rounds carry the number.
+    /// From 1 on.
     number: usize,
     /// The answers so far. The call gets all of them at once, because it asks again for what is missing.
     given: InputResponses,
@@ -67,11 +67,12 @@ impl Entry {
         owner: Arc<str>,
         cancellation: Cancellation,
         questions: Option<mpsc::Receiver<Ask>>,
+        background: Background,
         ask: Option<Ask>,
     ) -> Self {
         let updated = Timestamp::now();
         let mut entry =
-            Self { owner, updated, cancellation, questions, open: None, rounds: 0, ended: None, is_read: false };
+            Self { owner, updated, cancellation, questions, open: None, background, ended: None, is_read: false };
         if let Some(ask) = ask {
             entry.begin_round(ask);
         }
@@ -166,18 +167,14 @@ impl Entry {
     }
 
     fn begin_round(&mut self, ask: Ask) {
-        self.rounds += 1;
-        self.open = Some(Round { ask, number: self.rounds, given: InputResponses::new() });
+        self.open = Some(Round { ask, number: self.background.begin_round(), given: InputResponses::new() });
     }
 }
 
 impl Round {
-    /// The name of a key for the client. No tool can write such a key itself, because `~` is not for keys.
+    /// The name of a key for the client.
     fn wire(&self, key: &str) -> String {
-        match self.number {
-            1 => key.to_owned(),
-            number => format!("{key}~{number}"),
-        }
+        wire(key, self.number)
     }
 
     /// The questions without an answer.

@@ -2,7 +2,7 @@
 //!
 //! A task is a call, under a name that only its owner can use. While the call lives in this process, it is in
 //! [`Tasks`]. Afterwards, and in later processes, its end is read from the log of calls, and a call that waits for an
-//! approval from the journal of approvals.
+//! approval, or for an answer to its tool's question, from the journal of approvals.
 
 mod again;
 mod ended;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use toolcell::Cancellation;
+use toolcell::{Background, Cancellation};
 use toolcell_core::journal::{CallLog, Journal, Keep};
 use toolcell_core::record::{CallRecord, InvocationId};
 
@@ -72,6 +72,7 @@ pub(super) struct Detached {
     pub(super) call: JoinHandle<Option<Box<CallRecord>>>,
     pub(super) cancellation: Cancellation,
     pub(super) questions: Option<mpsc::Receiver<Ask>>,
+    pub(super) background: Background,
     /// What the log of its host keeps of calls that have ended.
     pub(super) keep: Keep,
 }
@@ -116,8 +117,8 @@ impl Tasks {
         detached: Detached,
         ask: Option<Ask>,
     ) {
-        let Detached { call, cancellation, questions, keep } = detached;
-        entries.insert(id, Entry::new(owner.into(), cancellation, questions, ask));
+        let Detached { call, cancellation, questions, background, keep } = detached;
+        entries.insert(id, Entry::new(owner.into(), cancellation, questions, background, ask));
         let tasks = Arc::clone(self);
         tokio::spawn(async move {
             match call.await {
@@ -129,6 +130,7 @@ impl Tasks {
                     // cannot be written, it stays approved.
                     if entry.is_some_and(|entry| entry.is_canceled()) {
                         let _ = tasks.withdraw(id).await;
+                        let _ = tasks.approvals(move |store| store.withdraw_suspended(id)).await;
                     }
                 }
                 Err(_) => tasks.end(id, Ended::lost(id)),

@@ -71,7 +71,13 @@ impl Server {
                     None => runs(tool_id),
                 }
             }
-            Stored::Working if record.is_some() => runs(tool_id),
+            Stored::Working | Stored::Asks(_) if record.is_some() => runs(tool_id),
+            Stored::Interrupted(kept, held) if is_own(kept.suspension.actor_ref.as_deref()) => {
+                match self.end_suspended(&kept, held).await {
+                    Some(ended) => Ok(Some(alone(&ended, tool_id))),
+                    None => runs(tool_id),
+                }
+            }
             // It has ended since its record was read.
             Stored::Ended(found) if record.is_some() => Ok(Some(alone(&found, tool_id))),
             // A call that goes on after its approval has no line in the log before it starts.

@@ -7,19 +7,21 @@ use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, ErrorCode, ErrorData, GetTaskResult, InputResponses, MetaObject, ProtocolVersion};
 use rmcp::service::RequestContext;
 use serde_json::json;
-use toolcell::CancelOutcome;
+use toolcell::{CancelOutcome, Suspended};
 use toolcell_core::approval::visible_json;
 use toolcell_core::journal::{Given, Keep};
-use toolcell_core::record::{AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, Timestamp, ToolError};
+use toolcell_core::record::{
+    AbortReason, Answer, Approval, ErrorClass, InvocationId, Refusal, SuspensionState, Timestamp, ToolError,
+};
 use toolcell_dialect::mcp::{self, Said, TaskFacts};
 use ulid::Ulid;
 
-use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, user_at};
+use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, suspended, user_at};
 use crate::call::{Running, revision};
 use crate::session::{Session, fill_structured};
 
 use super::ended::Ended;
-use super::entry::Look;
+use super::entry::{Look, TooLarge};
 use super::stored::Stored;
 use super::{Refused, TTL, Tasks};
 
@@ -117,6 +119,14 @@ impl Session {
                 Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
+            Stored::Asks(kept) => match suspended(&kept.suspension) {
+                Some(asked) => Ok(named.asks(|| asked, None)),
+                None => Err(internal(&Refusal::host_fault("the questions of this call cannot be read"))),
+            },
+            Stored::Interrupted(kept, held) => match self.server.end_suspended(&kept, held).await {
+                Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
+                None => Ok(mcp::task_working(&named.facts, None)),
+            },
             Stored::Ended(ended) => {
                 named.facts.updated = ended.result.created_at;
                 Ok(self.ended_task(&named.facts, &ended).await)
@@ -157,13 +167,33 @@ impl Session {
             return Ok(());
         }
         let failed = |refusal: Refusal| internal(&refusal);
-        let Stored::Waits(approval) = named.tasks.read(named.id).await.map_err(failed)? else { return Ok(()) };
+        let approval = match named.tasks.read(named.id).await.map_err(failed)? {
+            Stored::Waits(approval) => approval,
+            Stored::Asks(kept) if answers(&kept, responses) => return self.answer_suspended(&named, responses).await,
+            _ => return Ok(()),
+        };
         let Some(said) = mcp::response(Some(responses)) else { return Ok(()) };
         self.answer_stored(&named, &approval, heeding_cut(said, approval.cut)).await?;
         if let Stored::Approved(kept, held) = named.tasks.read(named.id).await.map_err(failed)? {
             self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
         }
         Ok(())
+    }
+
+    /// Takes over a call whose tool asked in an earlier process, with the answers of its client.
+    async fn answer_suspended(&self, named: &Named<'_>, responses: &InputResponses) -> Result<(), ErrorData> {
+        let Named { tasks, id, owner, .. } = named;
+        let large = |error: TooLarge| ErrorData::invalid_params(error.to_string(), None);
+        let taken = tasks.take_suspended(*id).await.map_err(|refusal| internal(&refusal))?;
+        let taken = match taken {
+            Some((kept, held)) => self.server.take_over(tasks, owner, kept, held, responses).map_err(large)?,
+            // Another request of this process may have taken it over meanwhile.
+            None => tasks.give(*id, responses).map_err(large)?,
+        };
+        match taken {
+            true => Ok(()),
+            false => Err(ErrorData::internal_error("the answer could not be taken; send it again later", None)),
+        }
     }
 
     /// Answers a call that waits in the journal. The process that goes on with it, if it is another one, finds the answer
@@ -214,7 +244,13 @@ impl Session {
         }
         // Holds the role in the call until this ends, if no other process has it.
         let stored = tasks.read(id).await.map_err(|refusal| internal(&refusal))?;
+        if let Stored::Asks(_) = &stored
+            && self.stop_suspended(&named).await?
+        {
+            return Ok(());
+        }
         let is_elsewhere = match &stored {
+            Stored::Asks(_) => true,
             Stored::Waits(_) | Stored::Approved(..) | Stored::Working if !tasks.has_ended(id) => {
                 // The process that holds the call sees it, and ends the call.
                 if tasks.withdraw(id).await.map_err(|refusal| internal(&refusal))? {
@@ -234,6 +270,29 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+impl Session {
+    /// Ends a call whose tool asked in an earlier process. Returns whether no other process has taken it over meanwhile.
+    async fn stop_suspended(&self, named: &Named<'_>) -> Result<bool, ErrorData> {
+        let failed = |refusal: Refusal| internal(&refusal);
+        let Some((mut kept, held)) = named.tasks.take_suspended(named.id).await.map_err(failed)? else {
+            return Ok(false);
+        };
+        let id = named.id;
+        // Before its end is written: what was canceled must not run after this process was killed.
+        if !named.tasks.approvals(move |store| store.withdraw_suspended(id)).await.map_err(failed)? {
+            return Ok(false);
+        }
+        kept.state = SuspensionState::Withdrawn;
+        Ok(self.server.end_suspended(&kept, held).await.is_some())
+    }
+}
+
+/// Whether some of `responses` answers a question that the call waits for.
+fn answers(kept: &Suspended, responses: &InputResponses) -> bool {
+    let asked = suspended(&kept.suspension);
+    asked.is_some_and(|(questions, _)| questions.keys().any(|key| responses.contains_key(key)))
 }
 
 /// The error for a call of which nothing is on record; `keep` says what the log keeps.

@@ -1,14 +1,22 @@
 //! Tasks that are not in this process: what the log and the journal know of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use toolcell::{Held, Kept};
-use toolcell_core::journal::{CallLog, LogError, Role, Store, StoreError};
+use serde_json::Value;
+use toolcell::{Held, Kept, Suspended};
+use toolcell_core::journal::{CallLog, Journal, LogError, Role, Store, StoreError};
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{Approval, ApprovalState, ErrorClass, InvocationId, Refusal, Timestamp};
+use toolcell_core::record::{
+    Approval, ApprovalState, ErrorClass, InvocationId, Refusal, Status, SuspensionState, Timestamp,
+};
 
 use super::ended::Ended;
 use super::{CallStore, Tasks};
+
+/// How often the role of a runner is tried, and the time between: another request about the call has it for a moment.
+const TRIES: u32 = 4;
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// The state of a call that is not in this process.
 pub(super) enum Stored {
@@ -20,6 +28,10 @@ pub(super) enum Stored {
     Approved(Box<Kept>, Held),
     /// It cannot run any more, and has no result yet.
     Over(Box<Kept>, Held),
+    /// Its tool asked, and no living process has it.
+    Asks(Box<Suspended>),
+    /// Its tool asked, or ran with the answers, and it cannot go on. It has no result yet.
+    Interrupted(Box<Suspended>, Held),
     Ended(Box<Ended>),
     /// Nothing is on record.
     Lost,
@@ -31,6 +43,22 @@ impl Tasks {
         let store = Arc::clone(&self.store);
         let read = STORE.run(move || read(&store, id)).await;
         read.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
+    }
+
+    /// Takes the role of the runner of the suspended call `id`, if its questions can still be answered and no living process
+    /// has it.
+    pub(super) async fn take_suspended(&self, id: InvocationId) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+        let store = Arc::clone(&self.store);
+        let taken = STORE.run(move || take_suspended(&store, id)).await;
+        taken.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
+    }
+
+    /// The suspended calls that may be orphaned and cannot go on.
+    pub(super) async fn unfinished_suspended(&self) -> Result<Vec<InvocationId>, Refusal> {
+        if !self.store.approvals.exists() {
+            return Ok(Vec::new());
+        }
+        self.approvals(Store::unfinished_suspended).await
     }
 
     /// Withdraws the approval of the call `id`, open or given. Returns whether the call cannot run any more; `false` for
@@ -57,7 +85,18 @@ impl Tasks {
 
 /// Blocks the thread.
 fn read(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
+    match read_once(store, id)? {
+        // Its process may have suspended it between the two reads, of the store and of the log.
+        Stored::Lost => read_once(store, id),
+        found => Ok(found),
+    }
+}
+
+fn read_once(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
     let CallStore { calls, approvals } = store;
+    if let Some(found) = suspended(store, id)? {
+        return Ok(found);
+    }
     let mut result = None;
     if approvals.exists() && approvals.with(|store| store.standing(id))?.is_some() {
         // The role is tried before the state is read, because an ending process releases its role last.
@@ -91,10 +130,89 @@ fn read(store: &CallStore, id: InvocationId) -> Result<Stored, Refusal> {
     })
 }
 
-/// Whether the call is in the log, and how it ended. Ends the calls of killed processes before.
+/// The state of a suspended call; `None` for any other. Blocks the thread.
+fn suspended(store: &CallStore, id: InvocationId) -> Result<Option<Stored>, Refusal> {
+    let CallStore { calls, approvals } = store;
+    if !approvals.exists() || approvals.with(|store| store.suspended(id))?.is_none() {
+        return Ok(None);
+    }
+    let Some(held) = hold(approvals, id)? else { return Ok(Some(Stored::Working)) };
+    // Read anew: the process that had the role has left by now.
+    let Some(kept) = approvals.with(|store| store.suspended(id))? else {
+        held.retire();
+        return Ok(None);
+    };
+    // A call that can go on stays free for who answers: the log may take long to read.
+    let held = if is_open(&kept) { None } else { Some(held) };
+    Ok(Some(match (line(calls, id)?, held) {
+        (Line::Ended(ended), held) => {
+            // Its process was killed before it could remove the row, or before the log had it as one that waits.
+            approvals.with(|store| store.forget_suspended(id))?;
+            held.into_iter().for_each(Held::retire);
+            Stored::Ended(ended)
+        }
+        // Its process ends at this moment, and the log has to tell how.
+        (Line::Runs, _) => Stored::Working,
+        (Line::Waits, None) => Stored::Asks(Box::new(kept)),
+        (Line::Waits, Some(held)) => Stored::Interrupted(Box::new(kept), held),
+    }))
+}
+
+/// Blocks the thread.
+fn take_suspended(store: &CallStore, id: InvocationId) -> Result<Option<(Box<Suspended>, Held)>, Refusal> {
+    let CallStore { calls, approvals } = store;
+    let Some(held) = hold(approvals, id)? else { return Ok(None) };
+    let Some(kept) = approvals.with(|store| store.suspended(id))? else {
+        held.retire();
+        return Ok(None);
+    };
+    let waits = is_open(&kept) && matches!(line(calls, id)?, Line::Waits);
+    Ok(waits.then(|| (Box::new(kept), held)))
+}
+
+/// Takes the role of a runner; `None` if a living process has it for longer than a look at the call takes. Blocks the
+/// thread.
+fn hold(approvals: &Journal, id: InvocationId) -> Result<Option<Held>, Refusal> {
+    for _ in 1..TRIES {
+        if let Some(held) = approvals.hold(id, Role::Runner)? {
+            return Ok(Some(held));
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Ok(approvals.hold(id, Role::Runner)?)
+}
+
+fn is_open(kept: &Suspended) -> bool {
+    kept.state == SuspensionState::Waiting && kept.suspension.expires_at > Timestamp::now()
+}
+
+/// What the log has of a suspended call.
+enum Line {
+    /// That it waits. A log that lost its lines does not object either.
+    Waits,
+    Runs,
+    Ended(Box<Ended>),
+}
+
+fn line(calls: &CallLog, id: InvocationId) -> Result<Line, Refusal> {
+    let Some(record) = calls.record(&id.to_string()).map_err(unreadable)? else { return Ok(Line::Waits) };
+    Ok(match is_suspended(&record) {
+        true => Line::Waits,
+        false => Ended::read(record).map_or(Line::Runs, |ended| Line::Ended(Box::new(ended))),
+    })
+}
+
+/// Whether the call runs, as far as the log knows, and how it ended. Ends the calls of killed processes before.
 fn on_record(calls: &CallLog, id: InvocationId) -> Result<(bool, Option<Ended>), Refusal> {
     let found = calls.record(&id.to_string()).map_err(unreadable)?;
-    Ok((found.is_some(), found.and_then(Ended::read)))
+    // A suspended call that the store does not have is gone: the machine lost power, or the store was moved away.
+    let runs = found.as_ref().is_some_and(|record| !is_suspended(record));
+    Ok((runs, found.and_then(Ended::read)))
+}
+
+/// Whether the log has the call as one that waits for an answer.
+fn is_suspended(record: &Value) -> bool {
+    record.pointer("/invocation/status").and_then(Value::as_str) == Some(Status::NeedsInput.as_str())
 }
 
 fn unreadable(error: LogError) -> Refusal {

@@ -36,8 +36,9 @@ const TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX calls_by_time ON calls (created_at);
 ";
-/// The segments that have a call without an end. Each question asks for them, so it must not read all calls.
-const OPEN_SEGMENTS: &str = "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL";
+/// The segments that have a call without an end, but for suspended ones, which need none. Each question asks for them, so
+/// it must not read all calls.
+const OPEN_SEGMENTS: &str = "SELECT DISTINCT segment FROM calls WHERE ended_at IS NULL AND status <> 'needs_input'";
 const CALL_BY_ID: &str = "SELECT id, segment, at, length FROM calls WHERE id = ?1";
 const END_BY_ID: &str = "SELECT ended_at IS NOT NULL FROM calls WHERE id = ?1";
 /// Characters of an id.
@@ -405,7 +406,7 @@ fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: 
 /// Notes a line, whose payload is at `place`.
 fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &Line) -> Result<(), Failure> {
     match line.kind {
-        Kind::Started | Kind::Ended => {}
+        Kind::Started | Kind::Suspended | Kind::Ended => {}
         Kind::Noted => {
             numbers.noted(line, place)?;
             return Ok(());

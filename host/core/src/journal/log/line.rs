@@ -20,6 +20,8 @@ pub(super) enum Kind {
     /// The first line of a segment.
     Opened,
     Started,
+    /// A call that started waits for an answer, and is in the store of suspended calls: no process has to end it.
+    Suspended,
     /// Events of a call that runs, or of no call.
     Noted,
     Ended,
@@ -36,6 +38,7 @@ impl Kind {
         match self {
             Self::Opened => 'o',
             Self::Started => 's',
+            Self::Suspended => 'w',
             Self::Noted => 'n',
             Self::Ended => 'e',
             Self::Dropped => 'x',
@@ -45,9 +48,17 @@ impl Kind {
     }
 
     fn of(letter: u8) -> Option<Self> {
-        [Self::Opened, Self::Started, Self::Noted, Self::Ended, Self::Dropped, Self::Repaired, Self::Pruned]
-            .into_iter()
-            .find(|kind| kind.letter() == char::from(letter))
+        let all = [
+            Self::Opened,
+            Self::Started,
+            Self::Suspended,
+            Self::Noted,
+            Self::Ended,
+            Self::Dropped,
+            Self::Repaired,
+            Self::Pruned,
+        ];
+        all.into_iter().find(|kind| kind.letter() == char::from(letter))
     }
 }
 

@@ -208,21 +208,33 @@ impl CallLog {
             return Ok(());
         }
         let written = match is_large {
-            false => self.start(invocation, changes)?,
+            false => self.start(Kind::Started, invocation, changes)?,
             true => {
                 let (log, invocation) = (self.clone(), invocation.clone());
-                self.aside(move || log.start(&invocation, changes)).await?
+                self.aside(move || log.start(Kind::Started, &invocation, changes)).await?
             }
         };
         self.sync(written).await
     }
 
-    fn start(&self, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
+    /// Writes that a call that started waits for an answer, and is in the store of suspended calls. It ends there, or
+    /// starts again. Written on a thread for the host's own store.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub(crate) async fn suspended(&self, invocation: ToolInvocation, changes: bool) -> Result<(), LogError> {
+        let log = self.clone();
+        let written = self.aside(move || log.start(Kind::Suspended, &invocation, changes)).await?;
+        self.sync(written).await
+    }
+
+    fn start(&self, kind: Kind, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
         let kept = invocation.for_disk();
         let (id, process) = (Some(invocation.invocation_id), *PROCESS);
         match FoldedStart::of(&kept, changes, process) {
-            Some(folded) => self.append(Kind::Started, id, &folded),
-            None => self.append(Kind::Started, id, &Started { changes, process, invocation: &kept }),
+            Some(folded) => self.append(kind, id, &folded),
+            None => self.append(kind, id, &Started { changes, process, invocation: &kept }),
         }
     }
 
@@ -304,7 +316,7 @@ impl CallLog {
         };
         match (kind, id) {
             (Kind::Started, Some(id)) => segment.open.push(id),
-            (Kind::Ended | Kind::Dropped, Some(id)) => segment.open.retain(|open| *open != id),
+            (Kind::Suspended | Kind::Ended | Kind::Dropped, Some(id)) => segment.open.retain(|open| *open != id),
             _ => {}
         }
         full.retain(|segment| !segment.open.is_empty());

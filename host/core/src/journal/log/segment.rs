@@ -153,7 +153,7 @@ impl Segment {
         let kind = unlinked.kind;
         let (line, chain) = unlinked.after(&self.chain, key);
         let end = self.bytes + line.len() as u64;
-        if matches!(kind, Kind::Started | Kind::Noted) {
+        if matches!(kind, Kind::Started | Kind::Suspended | Kind::Noted) {
             self.reserve(end)?;
         }
         if let Err(error) = self.file.write_all_at(&line, self.bytes) {
@@ -232,6 +232,8 @@ impl Found {
             let id = line.id;
             match line.kind {
                 Kind::Started => _ = open.insert(id.to_owned(), (at, line.payload.to_owned())),
+                // Its notes stay, because it can start again here.
+                Kind::Suspended => _ = open.remove(id),
                 Kind::Noted => notes.entry(id.to_owned()).or_default().push(line.payload.to_owned()),
                 Kind::Ended | Kind::Dropped => {
                     open.remove(id);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use crate::record::InvocationId;
+use crate::record::{InvocationId, Timestamp};
 use crate::secret::SealingKey;
 
 use super::StoreError;
@@ -27,10 +27,10 @@ pub(super) fn seal(key: &SealingKey, place: &str, record: &impl Serialize) -> Re
 
 /// Opens the record that was sealed for `place`.
 pub(super) fn open<T: DeserializeOwned>(key: &SealingKey, place: &str, sealed: &[u8]) -> Result<T, StoreError> {
-    let damaged = |_| StoreError::Damaged("an approval is not what was stored, or its key is another one".to_owned());
+    let damaged = |_| StoreError::Damaged("a stored call is not what was stored, or its key is another one".to_owned());
     let text = key.open(place, sealed).map_err(damaged)?;
     // The errors of the parser would quote arguments.
-    serde_json::from_slice(&text).map_err(|_| StoreError::Damaged("an approval cannot be read".to_owned()))
+    serde_json::from_slice(&text).map_err(|_| StoreError::Damaged("a stored call cannot be read".to_owned()))
 }
 
 /// The place that an approval is sealed for; it opens for no other.
@@ -41,6 +41,11 @@ pub(super) fn question_of(id: InvocationId, binding: &str) -> String {
 /// The place that the answer to it is sealed for.
 pub(super) fn answer_to(id: InvocationId) -> String {
     format!("toolcell answer {id}")
+}
+
+/// The place that a suspended call is sealed for: each round of questions has a time of its own.
+pub(super) fn suspension_of(id: InvocationId, expires_at: Timestamp) -> String {
+    format!("toolcell suspended call {id} {}", expires_at.unix_millis())
 }
 
 /// The place that the scope of a session rule is sealed for.

@@ -1,7 +1,7 @@
-//! What outlives the process: the calls for which an approval was requested, in one SQLite file that only its owner can
-//! read.
+//! What outlives the process: the calls for which an approval was requested, and those that wait for an answer to their
+//! tool's question although their callers went away, in one SQLite file that only its owner can read.
 //!
-//! A call without an approval never opens it. Every write is on disk before it is acknowledged, because a process can
+//! Any other call never opens it. Every write is on disk before it is acknowledged, because a process can
 //! be killed at any moment. A store that cannot be read returns an error, and never an approval.
 
 mod answer;
@@ -12,6 +12,7 @@ mod read;
 mod retention;
 mod schema;
 mod session;
+mod suspend;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,7 @@ pub use ask::{Asking, History};
 pub use hold::{Held, Role};
 pub use read::{Kept, Standing, Summary};
 pub use session::Allowance;
+pub use suspend::{Suspended, Suspending};
 
 /// Why an operation of the store failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

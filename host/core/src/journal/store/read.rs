@@ -7,7 +7,7 @@ use crate::record::{Answer, Approval, ApprovalState, InvocationId, Timestamp, To
 use crate::secret::SealingKey;
 
 use super::ask::History;
-use super::{Store, StoreError, entry};
+use super::{Store, StoreError, entry, suspend};
 
 /// Maximum number of rows of one list.
 const LIST_MAX: u32 = 1_000;
@@ -44,6 +44,8 @@ pub struct Kept {
     pub invocation: ToolInvocation,
     /// The records that the call has produced so far.
     pub history: History,
+    /// Whether the call ran, and waits for an answer to its tool's question.
+    pub is_suspended: bool,
     /// The result, byte for byte as it was stored.
     pub result: Option<String>,
 }
@@ -74,31 +76,15 @@ impl Store {
         };
         let key = id.to_string();
         let one = |sql: &str| transaction.query_row(sql, [&key], |row| row.get::<_, String>(0)).optional();
-        let invocation = one("SELECT record FROM invocations WHERE id = ?1")?
+        let invocation = invocation(&transaction, &key)?
             .ok_or_else(|| StoreError::Damaged("an approval has no invocation".to_owned()))?;
         Ok(Some(Kept {
             approval,
             state,
             answer,
-            invocation: entry::read(&invocation)?,
-            history: History {
-                decisions: all(
-                    &transaction,
-                    "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal",
-                    &key,
-                )?,
-                mutations: all(
-                    &transaction,
-                    "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal",
-                    &key,
-                )?,
-                hook_runs: all(
-                    &transaction,
-                    "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal",
-                    &key,
-                )?,
-                events: all(&transaction, "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal", &key)?,
-            },
+            invocation,
+            history: history(&transaction, &key)?,
+            is_suspended: suspend::is_suspended(&transaction, &key)?,
             result: one("SELECT record FROM results WHERE invocation = ?1")?,
         }))
     }
@@ -137,17 +123,35 @@ impl Store {
             "SELECT invocation FROM approvals
              WHERE (state IN ('claimed', 'rejected', 'expired', 'withdrawn') OR expires_at <= ?1)
                AND NOT EXISTS (SELECT 1 FROM results WHERE results.invocation = approvals.invocation)
+               AND invocation NOT IN (SELECT invocation FROM suspended)
              LIMIT ?2",
             params![Timestamp::now().unix_millis(), LIST_MAX],
         )
     }
 
-    fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<InvocationId>, StoreError> {
+    pub(super) fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<InvocationId>, StoreError> {
         let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
         rows.map(|row| row?.parse().map_err(|error| StoreError::Damaged(format!("an id cannot be read: {error}"))))
             .collect()
     }
+}
+
+/// Reads the invocation of a stored call; `None` if there is none.
+pub(super) fn invocation(connection: &Connection, key: &str) -> Result<Option<ToolInvocation>, StoreError> {
+    let sql = "SELECT record FROM invocations WHERE id = ?1";
+    let record: Option<String> = connection.query_row(sql, [key], |row| row.get(0)).optional()?;
+    record.map(|record| entry::read(&record)).transpose()
+}
+
+/// Reads the records of a stored call.
+pub(super) fn history(connection: &Connection, key: &str) -> Result<History, StoreError> {
+    Ok(History {
+        decisions: all(connection, "SELECT record FROM decisions WHERE invocation = ?1 ORDER BY ordinal", key)?,
+        mutations: all(connection, "SELECT record FROM mutations WHERE invocation = ?1 ORDER BY ordinal", key)?,
+        hook_runs: all(connection, "SELECT record FROM hook_runs WHERE invocation = ?1 ORDER BY ordinal", key)?,
+        events: all(connection, "SELECT record FROM events WHERE invocation = ?1 ORDER BY ordinal", key)?,
+    })
 }
 
 /// Reads an approval, and opens its seals.

@@ -15,7 +15,8 @@ const REMOVED_MAX: u32 = 32;
 const OVER: &str = "
     SELECT invocation FROM approvals
     WHERE state IN ('pending', 'approved', 'rejected', 'expired', 'withdrawn', 'claimed', 'done') AND expires_at < ?1
-    AND invocation NOT IN (SELECT made_by FROM session_rules) LIMIT ?2";
+    AND invocation NOT IN (SELECT made_by FROM session_rules)
+    AND invocation NOT IN (SELECT invocation FROM suspended) LIMIT ?2";
 /// What is stored of a call, in an order in which nothing refers to what is gone.
 const PARTS: [&str; 7] = [
     "DELETE FROM decisions WHERE invocation = ?1",
@@ -38,9 +39,15 @@ pub(super) fn forget_old(transaction: &Transaction<'_>, now: Timestamp, age_max:
         ids.collect::<rusqlite::Result<_>>()?
     };
     for id in &over {
-        for part in PARTS {
-            transaction.execute(part, [id])?;
-        }
+        remove(transaction, id)?;
+    }
+    Ok(())
+}
+
+/// Removes everything that is stored of the call `id`.
+pub(super) fn remove(transaction: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    for part in PARTS {
+        transaction.execute(part, [id])?;
     }
     Ok(())
 }

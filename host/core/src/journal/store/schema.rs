@@ -11,7 +11,7 @@ use super::StoreError;
 /// The file of the store in the journal's folder.
 pub(super) const FILE_NAME: &str = "journal.db";
 /// `user_version` of the file: one for each migration.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// `application_id` of the file: "tool".
 const APPLICATION: i64 = 0x746f_6f6c;
 /// That of a file of the first versions, which gets the other one when it is opened.
@@ -20,7 +20,7 @@ const APPLICATION_BEFORE: i64 = 0x686f_7463;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Each entry migrates a file from the version of its index to the next one.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE invocations (
         id TEXT PRIMARY KEY, tool_id TEXT NOT NULL, status TEXT NOT NULL, actor TEXT,
@@ -62,6 +62,14 @@ const MIGRATIONS: [&str; 2] = [
 ",
     // Sealed, because a scope names the paths of a call.
     "ALTER TABLE session_rules ADD COLUMN scope BLOB;",
+    // The record is sealed, because it has arguments, answers, and what a tool saved.
+    "
+    CREATE TABLE suspended (
+        invocation TEXT PRIMARY KEY REFERENCES invocations,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'claimed', 'withdrawn')),
+        expires_at INTEGER NOT NULL, record BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Opens the store in `dir`; creates or migrates it, one process at a time.

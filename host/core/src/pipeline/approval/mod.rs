@@ -27,9 +27,10 @@ use crate::search::Meter;
 use super::journey::Journey;
 use super::permission::{self, Permitted};
 use super::redaction::{INLINE_BYTES_MAX, brought};
+use super::suspend::Stage;
 
 pub(super) use edit::check_stored;
-pub(super) use resume::{closing, re_enter};
+pub(super) use resume::{closing, interrupted, re_enter};
 
 /// Where approval requests go.
 #[derive(Clone)]
@@ -39,10 +40,13 @@ pub struct ApprovalService {
     pub approver: Option<Arc<dyn Approver>>,
 }
 
-/// A call for which an approval was requested.
+/// A call that is in the store, because another process may go on with it.
 pub(super) struct Asked {
     pub(super) journal: Journal,
-    pub(super) approval: Approval,
+    /// `Some` if an approval was requested.
+    pub(super) approval: Option<Approval>,
+    /// Whether it is, or was, suspended for a question of its tool.
+    pub(super) stage: Stage,
     /// Before `held`: what is left to note is in the log when another process can take the call.
     pub(super) leaving: Leaving,
     /// Marks this process as the owner of the call for other processes.
@@ -178,7 +182,8 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
     let leaving = journey.trail.leaving();
-    journey.asked = Some(Box::new(Asked { journal: journal.clone(), approval, leaving, held }));
+    let (journal, approval, stage) = (journal.clone(), Some(approval), Stage::Never);
+    journey.asked = Some(Box::new(Asked { journal, approval, stage, leaving, held }));
     journey.set_can_be_left(true);
     journey.trail.announce(event);
     journey.trail.reached(ProgressStatus::WaitingForPermission);
@@ -249,7 +254,8 @@ fn expired() -> Refusal {
 
 /// Stores the end of a call for which an approval was requested.
 pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
-    let Asked { journal, held, approval, leaving } = asked;
+    let Asked { journal, held, leaving, .. } = asked;
+    let id = record.invocation.invocation_id;
     // The call has ended, and so its listeners end with its last trail.
     drop(leaving);
     let never = record.is_never_persisted() && guard!("never_persisted");
@@ -260,7 +266,7 @@ pub(super) async fn conclude(asked: Asked, record: &mut CallRecord) {
         // The caller still gets the result, although the journal says that the call was not finished.
         Err(error) => {
             // A call that has ended must not run later, whatever else could not be stored.
-            let _ = journal.run(move |store| store.withdraw(approval.invocation_id)).await;
+            let _ = journal.run(move |store| store.withdraw(id)).await;
             record.invocation.extra.insert("journal_error".to_owned(), json!(error.to_string()));
         }
     }

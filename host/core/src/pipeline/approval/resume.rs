@@ -17,7 +17,7 @@ pub(in super::super) async fn re_enter(
     kept: &Kept,
 ) -> Result<Permitted, Refusal> {
     // Nothing says any more what its caller could do, and so what it may do.
-    if children::is_orphan(kept) {
+    if children::is_orphan(&kept.invocation) {
         return Err(children::outlived());
     }
     let Prepared { tool, input: remade } = remade.open();
@@ -46,16 +46,20 @@ fn outdated(changed: &[&str]) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "approval_outdated", message)
 }
 
+/// The refusal of a call whose process ended while the tool ran.
+pub(in super::super) fn interrupted() -> Refusal {
+    let message = "the process that ran the call ended before it had a result; the tool may have done its work, and is \
+                   not run again";
+    Refusal::new(ErrorClass::Canceled, "interrupted", message)
+}
+
 /// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.
 pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
     let reject = |code, message: String| Some(Refusal::new(ErrorClass::ApprovalRejected, code, message));
     match kept.state {
-        ApprovalState::Claimed => Some(Refusal::new(
-            ErrorClass::Canceled,
-            "interrupted",
-            "the process that ran the call ended before it had a result; the tool may have done its work, and is not \
-             run again",
-        )),
+        // It waits for an answer, and can go on.
+        ApprovalState::Claimed if kept.is_suspended => None,
+        ApprovalState::Claimed => Some(interrupted()),
         ApprovalState::Rejected => {
             // If the input has hidden values, the feedback may repeat them, and nothing here can redact it.
             let open = kept.approval.plan.shown_input.is_none();
@@ -65,8 +69,10 @@ pub(in super::super) fn closing(kept: &Kept) -> Option<Refusal> {
         }
         ApprovalState::Withdrawn => Some(withdrawn()),
         ApprovalState::Expired => Some(expired()),
-        ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(kept) => Some(children::outlived()),
-        ApprovalState::Pending | ApprovalState::Approved if brought::is_lost(kept) => Some(brought::lost()),
+        ApprovalState::Pending | ApprovalState::Approved if children::is_orphan(&kept.invocation) => {
+            Some(children::outlived())
+        }
+        ApprovalState::Pending | ApprovalState::Approved if brought::is_lost(&kept.invocation) => Some(brought::lost()),
         ApprovalState::Pending | ApprovalState::Approved if kept.approval.expires_at <= Timestamp::now() => {
             Some(expired())
         }

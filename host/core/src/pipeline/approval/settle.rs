@@ -87,7 +87,7 @@ async fn check(journey: &Journey<'_>, tool: &Tool, input: &Input) -> Result<(), 
 async fn claim(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, always: bool) -> Result<(), Refusal> {
     let events = journey.trail.events();
     let history = journey.history(events);
-    let Some(Asked { journal, approval, .. }) = journey.asked.as_deref() else {
+    let Some(Asked { journal, approval: Some(approval), .. }) = journey.asked.as_deref() else {
         return Err(Refusal::host_fault("an answer without a question"));
     };
     let always = approval.session.as_deref().filter(|_| always).map(|session| {

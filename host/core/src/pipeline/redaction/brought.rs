@@ -3,7 +3,6 @@
 
 use serde_json::json;
 
-use crate::journal::Kept;
 use crate::record::{ErrorClass, Refusal, ToolInvocation};
 use crate::secret::{Redactor, SecretStore, Secrets, Term, Terms};
 
@@ -59,8 +58,8 @@ pub(super) fn note(invocation: &mut ToolInvocation, names: &[String], brought: &
 }
 
 /// Whether a call that no process runs used secrets of its request. Without them, it would use those of the operator.
-pub(in super::super) fn is_lost(kept: &Kept) -> bool {
-    kept.invocation.extra.contains_key(PROPERTY) && guard!("request_secret_resume")
+pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
+    invocation.extra.contains_key(PROPERTY) && guard!("request_secret_resume")
 }
 
 /// The refusal of such a call.

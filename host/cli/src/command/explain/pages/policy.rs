@@ -203,6 +203,14 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Call again to ask about the call as it is.",
     },
     Page {
+        code: "question_outdated",
+        origins: &[Call(PolicyBlocked)],
+        means: "A call that waited for its user does not go on, because what it was allowed has changed.",
+        cause: "The server was restarted, and the component, the declaration, the permissions, the limits or the caller are \
+                others, or the call needs an approval by now.",
+        remedy: "Call again. The tool may have done a part of its work before it asked.",
+    },
+    Page {
         code: "edit_invalid",
         origins: &[Call(ApprovalRejected), Api(422)],
         means: "The call cannot run with the arguments that the approver gave.",
