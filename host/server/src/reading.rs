@@ -1,17 +1,67 @@
-//! The host's own tool that reads back what was too large for a result. Its answers are no results of calls: they are
-//! bounded, and never persisted themselves, so that reading a payload makes no new one (AT-CIRC).
+//! Payloads that a result referred to, for clients that read resources, and for others through the host's own tool. The
+//! answers of that tool are no results of calls: they are bounded, and never persisted themselves, so that reading a payload
+//! makes no new one (AT-CIRC).
+
+use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, ErrorData, ReadResourceResponse, ReadResourceResult};
 use rmcp::service::RequestContext;
+use serde_json::json;
+use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{ErrorClass, Input, Refusal};
 use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, Unreadable};
 
 use super::payloads::Shelved;
 use super::sent::Sent;
-use super::session::Session;
+use super::session::{PAYLOAD_BYTES_MAX, Session};
+
+/// Maximum size of a part of a larger payload in one response, in bytes.
+const PART_BYTES_MAX: u64 = 8 << 20;
 
 impl Session {
+    /// Answers `resources/read`, for a payload that a result referred this client to.
+    pub(super) async fn read_payload(&self, uri: &str) -> Result<ReadResourceResponse, ErrorData> {
+        let unreadable = |why: &'static str, state: &str| {
+            Err(ErrorData::resource_not_found(why, Some(json!({ "uri": uri, "state": state }))))
+        };
+        let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
+        let Some(Shelved { link, digest, provenance }) = self.payloads().find(whole) else {
+            return match self.payloads().has_expired(whole) {
+                true => unreadable("newer results displaced the resource; call the tool again", "expired"),
+                false => unreadable("there is no such resource here", "unknown_reference"),
+            };
+        };
+        let host = Arc::clone(&self.server.offering().host);
+        // A client that asks for all of a large payload gets its first part, which says where the next one is.
+        let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
+        if !host.keeping().output {
+            return unreadable("a setting of the operator keeps all output back", "redacted");
+        }
+        let read = match from {
+            None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
+            Some(from) => {
+                let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
+                let part = host.payload_part(&digest, from, count).await;
+                // A part has no digest, but a size.
+                part.and_then(|bytes| match bytes.len() as u64 == count {
+                    true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
+                    false => Err(PayloadChanged.into()),
+                })
+            }
+        };
+        match read {
+            Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
+            Err(error) if is_missing(&error) => {
+                unreadable("the resource was removed from the host; call the tool again", "gone")
+            }
+            Err(error) if error.is::<PayloadChanged>() => {
+                unreadable("the resource was changed on disk; call the tool again", "damaged")
+            }
+            Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
+        }
+    }
+
     /// Answers a call of the tool that reads payloads back; `None` if `name` is another tool, or the tool is not offered.
     pub(super) async fn read_back(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<CallToolResult> {
         if name != READ_RESULT || !(self.offering().can_persist() || self.payloads().has_any()) {

@@ -7,14 +7,13 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ClientCapabilities,
     CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
-    ServerConfig, SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcell_core::journal::PayloadChanged;
 use toolcell_core::record::{CallRecord, ErrorClass, Refusal, ToolResult};
 use toolcell_dialect::mcp::{self, Level};
 use ulid::Ulid;
@@ -28,17 +27,14 @@ use super::loading::ToldOfLoad;
 use super::loads::Loads;
 use super::notices::Wanted;
 use super::offer::Offer;
-use super::payloads::{ReadablePayloads, Shelved};
-use super::reading::is_missing;
+use super::payloads::ReadablePayloads;
 use super::sent::Sent;
 use super::tasks::TASK_AFTER;
 use super::vain_cancels::VainCancels;
 use super::{Offering, Server};
 
 /// Maximum size of a payload in one response, in bytes.
-const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
-/// Maximum size of a part of a larger payload in one response, in bytes.
-const PART_BYTES_MAX: u64 = 8 << 20;
+pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
 /// The identity of a client.
 pub(super) struct Identity {
@@ -513,48 +509,7 @@ impl ServerHandler for Session {
         params: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Box::pin(async move {
-            let unreadable = |why: &'static str, state: &str| {
-                Err(ErrorData::resource_not_found(why, Some(json!({ "uri": params.uri, "state": state }))))
-            };
-            let (uri, from) =
-                mcp::part_of(&params.uri).map_or((params.uri.as_str(), None), |(uri, at)| (uri, Some(at)));
-            let Some(Shelved { link, digest, provenance }) = self.payloads().find(uri) else {
-                return match self.payloads().has_expired(uri) {
-                    true => unreadable("newer results displaced the resource; call the tool again", "expired"),
-                    false => unreadable("there is no such resource here", "unknown_reference"),
-                };
-            };
-            let host = Arc::clone(&self.server.offering().host);
-            // A client that asks for all of a large payload gets its first part, which says where the next one is.
-            let from = from.or_else(|| link.size.is_some_and(|size| size > PAYLOAD_BYTES_MAX).then_some(0));
-            if !host.keeping().output {
-                return unreadable("a setting of the operator keeps all output back", "redacted");
-            }
-            let read = match from {
-                None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
-                Some(from) => {
-                    let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
-                    let part = host.payload_part(&digest, from, count).await;
-                    // A part has no digest, but a size.
-                    part.and_then(|bytes| match bytes.len() as u64 == count {
-                        true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
-                        false => Err(PayloadChanged.into()),
-                    })
-                }
-            };
-            match read {
-                Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-                Err(error) if is_missing(&error) => {
-                    unreadable("the resource was removed from the host; call the tool again", "gone")
-                }
-                Err(error) if error.is::<PayloadChanged>() => {
-                    unreadable("the resource was changed on disk; call the tool again", "damaged")
-                }
-                Err(error) => Err(ErrorData::internal_error(format!("{error:#}"), None)),
-            }
-        })
-        .await
+        Box::pin(self.read_payload(&params.uri)).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
