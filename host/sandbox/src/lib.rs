@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_core::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::{Limits, Permit};
@@ -96,13 +96,15 @@ pub struct Sandbox {
     /// takes a call's place.
     checks: Semaphore,
     loaded: Arc<LoadedComponents>,
-    /// The effort of the first compilation of a component.
-    effort: Effort,
+    /// KiB of components that may wait to be compiled again; none for a host that makes one call.
+    again: Arc<Semaphore>,
 }
 
 /// Components by their digest.
 type LoadedComponents = RwLock<HashMap<Arc<str>, Arc<LoadedComponent>>>;
 
+/// Maximum size of all components that wait to be compiled again, in KiB. Others are compiled thoroughly at once.
+const AGAIN_KIB_MAX: u32 = 64 << 10;
 /// Time after the load of a new component at which it is compiled again: its first calls are over by then.
 const IMPROVE_AFTER: Duration = Duration::from_secs(2);
 
@@ -122,7 +124,7 @@ impl Sandbox {
             checks: Semaphore::new(usize::try_from(checks).unwrap_or(1)),
             loaded: Arc::default(),
             // One call is over before it would have paid to compile twice.
-            effort: if settings.pool.is_some() { Effort::Quick } else { Effort::Thorough },
+            again: Arc::new(Semaphore::new(settings.pool.map_or(0, |_| AGAIN_KIB_MAX as usize))),
         })
     }
 
@@ -147,8 +149,11 @@ impl Sandbox {
             let engine = loader.engines.of(*concurrency);
             return LoadedComponent::revive(engine, name, entry, description).map(|found| self.keep(found));
         }
-        let code = loader.code(entry, bytes, self.effort).await?;
-        let is_quick = self.effort == Effort::Quick && matches!(code, Code::Compiled(..));
+        let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1);
+        let waits = Arc::clone(&self.again).try_acquire_many_owned(kib).ok();
+        let effort = if waits.is_some() { Effort::Quick } else { Effort::Thorough };
+        let code = loader.code(entry, bytes, effort).await?;
+        let waits = waits.filter(|_| matches!(code, Code::Compiled(..)));
         let place = self.checks.acquire().await;
         let examined = async {
             let (engine, component) = code.component(&loader.engines)?;
@@ -159,18 +164,19 @@ impl Sandbox {
         let description = examined.as_ref().ok().map(|component| component.description().clone());
         loader.keep_code(&name, code, description).await;
         let component = self.keep(examined?);
-        if is_quick {
-            self.improve_later(&component, bytes);
+        if let Some(waits) = waits {
+            self.improve_later(&component, bytes, waits);
         }
         Ok(component)
     }
 
     /// Compiles `component` again, thoroughly. Later calls run that code, and later processes find it in the cache. If it
-    /// cannot be compiled again, its calls run the code that it has.
-    fn improve_later(&self, component: &Arc<LoadedComponent>, bytes: &[u8]) {
+    /// cannot be compiled again, its calls run the code that it has. `waits` are its KiB.
+    fn improve_later(&self, component: &Arc<LoadedComponent>, bytes: &[u8], waits: OwnedSemaphorePermit) {
         let (loader, loaded) = (Arc::clone(&self.loader), Arc::downgrade(&self.loaded));
         let (component, bytes) = (Arc::clone(component), bytes.to_vec());
         tokio::spawn(async move {
+            let _waits = waits;
             tokio::time::sleep(IMPROVE_AFTER).await;
             let Ok(better) = loader.improve(&component, &bytes).await else { return };
             let Some(loaded) = loaded.upgrade() else { return };
