@@ -73,7 +73,8 @@ fn a_server_compiles_a_new_component_quickly_and_again_thoroughly_when_its_first
     client.initialize(OLD);
     let first = client.call("echo", json!({ "a": 1 }));
     assert!(code(&home) != thorough, "one call and a server compile the same");
-    let end = Instant::now() + Duration::from_secs(60);
+    // Its process has the lowest priority, and other tests keep the processors busy.
+    let end = Instant::now() + Duration::from_secs(240);
     // A part of an entry is never there: it is renamed when it is whole.
     while code(&home) != thorough {
         assert!(Instant::now() < end, "the component is not compiled again");
