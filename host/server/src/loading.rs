@@ -37,7 +37,7 @@ pub(super) struct Loading {
 
 impl Loading {
     /// Whether the tools are loaded.
-    fn is_over(&self) -> bool {
+    fn is_loaded(&self) -> bool {
         *self.progress.borrow() == Progress::Loaded
     }
 }
@@ -107,7 +107,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
         progress: Option<ProgressToken>,
     ) -> Result<(), ErrorData> {
-        let Some(loading) = self.server.loading.as_ref().filter(|loading| !loading.is_over()) else { return Ok(()) };
+        let Some(loading) = self.server.loading.as_ref().filter(|loading| !loading.is_loaded()) else { return Ok(()) };
         let mut end = LoadEnd(loading.progress.subscribe());
         let mut steps = progress.map(Steps::new);
         let is_loaded = loop {

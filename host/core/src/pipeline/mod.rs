@@ -45,7 +45,8 @@ use crate::executor::Executor;
 use crate::hook::Hooks;
 use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended};
 use crate::record::{
-    AbortReason, Approval, CallRecord, Input, Keeping, Refusal, Suspension, SuspensionState, ToolEvent,
+    AbortReason, Approval, CallRecord, Input, Keeping, Plan, Refusal, Suspension, SuspensionState, ToolEvent,
+    ToolInvocation,
 };
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -143,9 +144,7 @@ pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> 
     let mut journey = Journey::begin(services, request);
     // A tool of this name may be there all the same, and says which arguments are sensitive.
     let _ = resolve::resolve(&mut journey).await;
-    let persisted = leave(&mut journey, Err(refusal)).await;
-    let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    conclude(journey, Err(refusal)).await
 }
 
 /// Resumes an approved, orphaned call: no living process runs it, and `held` marks this process as its owner. `request`
@@ -157,23 +156,11 @@ pub async fn resume(
     kept: &Kept,
     held: Held,
 ) -> CallRecord {
-    let plan = &kept.approval.plan;
-    let request = Request {
-        tool: request.tool.called(&plan.tool),
-        input: Input::from_text(plan.model_input.as_str()),
-        native_call_id: kept.invocation.native_call_id.clone(),
-        ..request
-    };
-    // Its approval is on disk until it is used. Before the log is read, because the host may stop meanwhile.
-    if let Some(background) = &request.background {
-        background.set_can_be_left(true);
-    }
+    let request = rebuilt(request, &kept.approval.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
     let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let executed = return_to(&mut journey, kept).await;
-    let persisted = leave(&mut journey, executed).await;
-    let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    conclude(journey, executed).await
 }
 
 /// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
@@ -187,10 +174,8 @@ pub async fn close(
 ) -> Option<CallRecord> {
     let refusal = approval::closing(kept)?;
     let events = events_so_far(services, kept.into()).await;
-    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
-    let persisted = leave(&mut journey, Err(refusal)).await;
-    let is_large = journey.is_large();
-    Some(finish(services, end(journey, persisted), is_large).await)
+    let journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    Some(conclude(journey, Err(refusal)).await)
 }
 
 /// Resumes an orphaned call that waits for an answer to its tool's question, with the respondent of `request`. As
@@ -202,23 +187,11 @@ pub async fn resume_suspended(
     kept: &Suspended,
     held: Held,
 ) -> CallRecord {
-    let plan = &kept.suspension.plan;
-    let request = Request {
-        tool: request.tool.called(&plan.tool),
-        input: Input::from_text(plan.model_input.as_str()),
-        native_call_id: kept.invocation.native_call_id.clone(),
-        ..request
-    };
-    // It is on disk until its answers are used.
-    if let Some(background) = &request.background {
-        background.set_can_be_left(true);
-    }
+    let request = rebuilt(request, &kept.suspension.plan, &kept.invocation);
     let events = events_so_far(services, kept.into()).await;
     let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let executed = come_back(&mut journey, &kept.suspension).await;
-    let persisted = leave(&mut journey, executed).await;
-    let is_large = journey.is_large();
-    finish(services, end(journey, persisted), is_large).await
+    conclude(journey, executed).await
 }
 
 /// Ends an orphaned, suspended call that cannot be resumed: canceled, expired, or interrupted while it ran. Returns `None`
@@ -235,10 +208,30 @@ pub async fn close_suspended(
         request.cancellation.cancel(AbortReason::UserInterruption);
     }
     let events = events_so_far(services, kept.into()).await;
-    let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
-    let persisted = leave(&mut journey, Err(refusal)).await;
+    let journey = Journey::resume(services, request, kept.into(), desk, held, events);
+    Some(conclude(journey, Err(refusal)).await)
+}
+
+/// The first request of a stored call, made anew from `request`.
+fn rebuilt(request: Request, plan: &Plan, invocation: &ToolInvocation) -> Request {
+    // What it waits for is on disk until it is used. Before the log is read, because the host may stop meanwhile.
+    if let Some(background) = &request.background {
+        background.set_can_be_left(true);
+    }
+    Request {
+        tool: request.tool.called(&plan.tool),
+        input: Input::from_text(plan.model_input.as_str()),
+        native_call_id: invocation.native_call_id.clone(),
+        ..request
+    }
+}
+
+/// Runs the phases after the tool's answer, for a call that does not go through all of them.
+async fn conclude(mut journey: Box<Journey<'_>>, executed: Result<Executed, Refusal>) -> CallRecord {
+    let services = journey.services;
+    let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
-    Some(finish(services, end(journey, persisted), is_large).await)
+    finish(services, end(journey, persisted), is_large).await
 }
 
 /// The events of a stored call. The store of approvals has those up to the question or to the run; what its process
