@@ -21,6 +21,7 @@ mod build;
 mod build_cache;
 mod c_code;
 mod find;
+mod held;
 mod language;
 mod make;
 mod packages;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::find::{Search, Toolchain};
+use super::held::Held;
 use super::process::{self, Output, Stream};
 use super::{Say, TARGET, sysroot};
 
@@ -39,10 +40,8 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let home = sysroot::home(&search.cache_dir);
     std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
     let lock = File::create(home.join("lock")).context("cannot open the toolchain's lock")?;
-    if lock.try_lock().is_err() {
-        say("waiting for another toolcell that sets up the toolchain");
-    }
-    lock.lock().context("cannot wait for the toolchain's lock")?;
+    let _held = Held::take(lock, "waiting for another toolcell that sets up the toolchain", say)
+        .context("cannot wait for the toolchain's lock")?;
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);
     }

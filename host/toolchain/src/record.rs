@@ -2,7 +2,6 @@
 //! data folder, which no grant reaches, so that a tool cannot replace what is run.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use toolcell_core::private::{self, Others};
 
+use super::held::Held;
 use super::sources::{Listing, Scope};
 use super::{Say, language};
 
@@ -103,16 +103,12 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
 }
 
 /// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
-/// of one name could take each other's output. Dropping the file releases it.
-pub(super) fn lock(compiling: &Path, say: Say) -> Result<File> {
+/// of one name could take each other's output.
+pub(super) fn lock(compiling: &Path, say: Say) -> Result<Held> {
     make_folder(compiling)?;
     let file = private::open_or_create(&compiling.join("lock"));
     let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        say("waiting for another build");
-    }
-    file.lock().context("cannot wait for another build")?;
-    Ok(file)
+    Held::take(file, "waiting for another build", say).context("cannot wait for another build")
 }
 
 fn make_folder(folder: &Path) -> Result<()> {

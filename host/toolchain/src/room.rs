@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Say;
 use super::find::Search;
+use super::held::Held;
 use super::process::{self, Stream};
 use super::survey::{Finding, State};
 
@@ -76,10 +77,8 @@ impl Room {
         let parent = search.cache_dir.join("toolchain");
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let lock = File::create(parent.join("lock")).context("cannot open the toolchain's lock")?;
-        if lock.try_lock().is_err() {
-            say("waiting for another toolcell that sets up a toolchain");
-        }
-        lock.lock().context("cannot wait for the toolchain's lock")?;
+        let _held = Held::take(lock, "waiting for another toolcell that sets up a toolchain", say)
+            .context("cannot wait for the toolchain's lock")?;
         if self.is_ready(search) {
             return Ok(folder);
         }
