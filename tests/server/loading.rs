@@ -10,11 +10,26 @@ use crate::support::{Client, OLD, Toolcell, scratch};
 
 /// A folder with an empty home, and a component of `text`.
 fn place(text: &str) -> (tempfile::TempDir, PathBuf, String) {
+    place_of(&wat::parse_str(text).unwrap())
+}
+
+fn place_of(component: &[u8]) -> (tempfile::TempDir, PathBuf, String) {
     let (guard, folder) = scratch();
     let (home, tool) = (folder.join("home"), folder.join("slow.wasm"));
     std::fs::create_dir(&home).unwrap();
-    std::fs::write(&tool, wat::parse_str(text).unwrap()).unwrap();
+    std::fs::write(&tool, component).unwrap();
     (guard, home, tool.to_str().unwrap().to_owned())
+}
+
+/// Adds a custom section that fills `component` up to `bytes`.
+fn fill(component: &mut Vec<u8>, bytes: usize) {
+    let header = 1 + 5;
+    let size = bytes - component.len() - header;
+    component.push(0);
+    // Five bytes of LEB128 for any size.
+    component.extend((0..5).map(|part| (size >> (7 * part)) as u8 & 0x7f | if part < 4 { 0x80 } else { 0 }));
+    component.extend(b"\x04fill");
+    component.resize(bytes, 0);
 }
 
 /// Whether a component was compiled.
@@ -81,6 +96,24 @@ fn a_server_compiles_a_new_component_quickly_and_again_thoroughly_when_its_first
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.call("echo", json!({ "a": 1 }))["content"], first["content"]);
+    let (status, _, stderr, _) = client.close();
+    assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
+}
+
+#[test]
+fn a_component_that_is_too_large_to_wait_for_a_second_compilation_is_compiled_thoroughly_at_once() {
+    let mut component = wat::parse_str(slow_to_compile(100)).unwrap();
+    fill(&mut component, 64 << 20);
+    let (_guard, home, tool) = place_of(&component);
+    let (_other_guard, other, same_tool) = place_of(&component);
+    Toolcell::at(&other, ["call", &same_tool, r#"{"a":1}"#]).run().exits(0);
+    let mut client = Client::run(Toolcell::at(&home, ["mcp", &tool]));
+    client.initialize(OLD);
+    client.call("echo", json!({ "a": 1 }));
+    assert!(
+        code(&home) == code(&other),
+        "it is compiled without optimizations, although it will not be compiled again"
+    );
     let (status, _, stderr, _) = client.close();
     assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
 }
