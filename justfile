@@ -29,11 +29,11 @@ test-one NAME:
 
 # The unit tests of one room, such as policy
 test-room ROOM:
-    cargo test --lib -- {{ROOM}}::
+    cargo test --lib --bins -- {{ROOM}}::
 
 # The unit tests of one crate below host, such as server
 test-crate CRATE:
-    cargo test --lib --manifest-path host/{{CRATE}}/Cargo.toml
+    cargo test --lib --bins --manifest-path host/{{CRATE}}/Cargo.toml
 
 # The API documentation of the library and the guest SDK, with warnings as errors
 docs:

@@ -394,7 +394,7 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
             false => Command::new(std::env::current_exe().unwrap()),
             true => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
-                cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib"]);
+                cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib", "--bins"]);
                 cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
                 cargo.args(["-p", "toolcell-config", "-p", "toolcell-dialect", "-p", "toolcell-server"]);
                 cargo.args(["-p", "toolcell-cli", "--"]);

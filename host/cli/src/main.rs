@@ -1,4 +1,9 @@
-//! The `toolcell` program.
+//! The `toolcell` program: `command` is the command-line interface.
+
+#[macro_use(guard)]
+extern crate toolcell_core;
+
+mod command;
 
 use std::process::ExitCode;
 
@@ -10,7 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     return_memory_at_once();
     toolcell::compile_if_asked();
-    toolcell_cli::command::run()
+    command::run()
 }
 
 /// Otherwise a server that has nothing to do keeps what its last call needed, about 100 MiB after large outputs, because

@@ -36,6 +36,7 @@ pub mod telemetry;
 mod trace;
 mod vain_cancels;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rmcp::RoleServer;
@@ -56,6 +57,14 @@ pub use providers::Providers;
 pub use recorder::Recorder;
 pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
 pub use tasks::CallStore;
+
+/// A server at work; ready when it has ended.
+///
+/// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
+/// library's futures again.
+pub type Serving<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+/// What ends a server when it is ready.
+pub type Interrupted = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
 const ARGUMENT_BYTES_MAX: usize = 256 << 20;

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
 use super::frames::Frames;
 use super::session::{Identity, Session};
+use super::{Interrupted, Server, Serving};
 
 /// How long calls may still run after standard input closes. A client that pipes requests in closes it at once and
 /// wants the responses; a killed client wants nothing.
@@ -32,12 +32,8 @@ pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// # Errors
 ///
 /// Fails if the standard streams cannot be opened, or if the client violates the protocol during initialization.
-pub async fn serve_stdio(
-    server: &Arc<Server>,
-    actor: Option<String>,
-    interrupted: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    serve_streams(server, actor, (standard_input()?, standard_output()?), interrupted).await
+pub fn serve_stdio<'a>(server: &'a Arc<Server>, actor: Option<String>, interrupted: Interrupted) -> Serving<'a> {
+    Box::pin(async move { run(server, actor, (standard_input()?, standard_output()?), interrupted).await })
 }
 
 /// Serves the client at the other ends of two streams until it disconnects or `interrupted` completes.
@@ -45,11 +41,20 @@ pub async fn serve_stdio(
 /// # Errors
 ///
 /// Fails if the client violates the protocol during initialization.
-pub async fn serve_streams(
+pub fn serve_streams<'a>(
+    server: &'a Arc<Server>,
+    actor: Option<String>,
+    streams: (Reader, Writer),
+    interrupted: Interrupted,
+) -> Serving<'a> {
+    Box::pin(run(server, actor, streams, interrupted))
+}
+
+async fn run(
     server: &Arc<Server>,
     actor: Option<String>,
     (reader, writer): (Reader, Writer),
-    interrupted: impl Future<Output = ()>,
+    interrupted: Interrupted,
 ) -> anyhow::Result<()> {
     let closed = CancellationToken::new();
     let frames = Frames::new(reader, writer, closed.clone()).until_loaded(server.load_end());

@@ -59,7 +59,7 @@ async fn converse(server: &Arc<Server>, data: &[u8]) {
     let (reader, writer) = tokio::io::split(served);
     let (answers, mut requests) = tokio::io::split(client);
     let mut answers = BufReader::new(answers).lines();
-    let serving = serve_streams(server, None, (Box::new(reader), Box::new(writer)), std::future::pending());
+    let serving = serve_streams(server, None, (Box::new(reader), Box::new(writer)), Box::pin(std::future::pending()));
     let client = async {
         for part in [GREETING.as_bytes(), data, PING.as_bytes()] {
             if requests.write_all(part).await.is_err() {

@@ -121,7 +121,7 @@ impl Events {
     /// Prints what happens until an interrupt. Each line is written whole.
     fn follow(&self, log: &CallLog, reader: &mut EventReader) -> anyhow::Result<Exit> {
         super::runtime()?.block_on(async {
-            let mut stopped = std::pin::pin!(interrupted());
+            let mut stopped = interrupted();
             let mut beat: Option<Instant> = None;
             loop {
                 if beat.is_none_or(|beat| beat.elapsed() >= BEAT) {

@@ -173,7 +173,7 @@ enum Command {
 }
 
 /// Parses and runs the command line, and returns the exit code.
-pub fn run() -> ExitCode {
+pub(super) fn run() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -20,7 +20,9 @@ use toolcell_core::catalog::{Conditions, Surface};
 use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
-use toolcell_server::{self as server, ApprovalSettings, Away, CallStore, Offered, Offering, Offers, Recorder, Server};
+use toolcell_server::{
+    self as server, ApprovalSettings, Away, CallStore, Interrupted, Offered, Offering, Offers, Recorder, Server,
+};
 
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
@@ -475,16 +477,16 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
 
 /// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
 /// the server as soon as it reads that it is ready. Must be called within a runtime.
-pub(super) fn interrupted() -> impl Future<Output = ()> {
+pub(super) fn interrupted() -> Interrupted {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    async move {
+    Box::pin(async move {
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    }
+    })
 }
 
 /// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take

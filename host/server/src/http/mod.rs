@@ -25,8 +25,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use toolcell::Listening;
 
-use super::Server;
 use super::otc::{Worker, WorkerSecret};
+use super::{Interrupted, Server, Serving};
 
 pub use gate::Gate;
 pub use limits::HttpLimits;
@@ -54,11 +54,11 @@ pub struct HttpSettings {
 
 /// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
 /// canceled.
-pub async fn serve_http(
-    server: &Arc<Server>,
-    settings: HttpSettings,
-    interrupted: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
+pub fn serve_http<'a>(server: &'a Arc<Server>, settings: HttpSettings, interrupted: Interrupted) -> Serving<'a> {
+    Box::pin(accept(server, settings, interrupted))
+}
+
+async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Interrupted) -> anyhow::Result<()> {
     let HttpSettings { listener, gate, tokens, limits, name, worker } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
     let address = listener.local_addr().context("cannot find the address")?;
