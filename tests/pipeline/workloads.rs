@@ -202,7 +202,7 @@ impl Executor for Actors {
         Box::pin(async { Ok(None) })
     }
 
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution> {
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
         let input: Value = serde_json::from_str(permit.call_input().text()).unwrap();
         let at = usize::try_from(input["call"].as_u64().unwrap()).unwrap();
         Box::pin(async move {
@@ -229,7 +229,7 @@ impl Executor for Actors {
                     Ok(GuestOutcome::Success(GuestOutput { content: "[]".to_owned(), ..GuestOutput::default() }))
                 }
             };
-            Execution {
+            Box::new(Execution {
                 outcome,
                 usage: Usage::default(),
                 partial_bytes: 0,
@@ -237,7 +237,7 @@ impl Executor for Actors {
                 context_modifiers: Vec::new(),
                 redacted: false,
                 recorded: None,
-            }
+            })
         })
     }
 }

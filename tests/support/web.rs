@@ -118,7 +118,7 @@ impl Web {
             let gate = Gate::new(address.port(), &[], &[]);
             let (tokens, name, worker) = (Tokens::none(), None, None);
             let settings = HttpSettings { listener, gate, tokens, limits, name, worker };
-            tokio::spawn(async move { serve_http(&server, settings, std::future::pending()).await });
+            tokio::spawn(async move { serve_http(&server, settings, Box::pin(std::future::pending())).await });
             address
         });
         let (_, said) = std::sync::mpsc::channel();

@@ -40,7 +40,7 @@ pub trait Executor: Send + Sync {
 
     /// Runs the tool that `permit` names, with what `permit` carries, and reports usage even if it fails. A call that
     /// needs input is run again with the same permit.
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution>;
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>>;
 }
 
 /// A check of an input, without capabilities.
@@ -155,7 +155,7 @@ pub struct GuestProgress {
     pub partial: Option<(String, serde_json::Value)>,
 }
 
-/// Result of a run.
+/// Result of a run. Boxed, because it is handed through several futures.
 #[derive(Debug)]
 pub struct Execution {
     pub outcome: Result<GuestOutcome, Refusal>,
@@ -174,8 +174,8 @@ pub struct Execution {
 
 impl Execution {
     /// The result of a run whose guest did not begin.
-    pub fn failed(refusal: Refusal, usage: Usage) -> Self {
-        Self {
+    pub fn failed(refusal: Refusal, usage: Usage) -> Box<Self> {
+        Box::new(Self {
             outcome: Err(refusal),
             usage,
             partial_bytes: 0,
@@ -183,7 +183,15 @@ impl Execution {
             context_modifiers: Vec::new(),
             redacted: false,
             recorded: None,
-        }
+        })
+    }
+
+    /// This run with the logs of the run `before` it, in the same call.
+    pub(crate) fn after(mut self: Box<Self>, before: Self) -> Box<Self> {
+        self.redacted |= before.redacted;
+        let later = std::mem::replace(&mut self.logs, before.logs);
+        self.logs.extend(later);
+        self
     }
 }
 
@@ -199,7 +207,7 @@ pub enum GuestOutcome {
 }
 
 /// Questions of a guest to its caller's user, as it wrote them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NeededInput {
     pub requests: Vec<InputRequest>,
     pub resume_state: Vec<u8>,
@@ -223,6 +231,7 @@ pub struct GuestOutput {
 }
 
 /// Returns the refusal of a call that was stopped for `reason`.
+#[cold]
 pub fn canceled(reason: AbortReason) -> Refusal {
     let (class, code, why) = match reason {
         AbortReason::SiblingError => {

@@ -45,7 +45,7 @@ pub(super) async fn invoke(
     component: &Arc<LoadedComponent>,
     permit: &Permit,
     run: Run,
-) -> Execution {
+) -> Box<Execution> {
     let left = left(permit, &run);
     let limits = left.as_ref().unwrap_or(permit.limits());
     let (linked, loading) = match component.linked.get() {
@@ -99,7 +99,8 @@ pub(super) async fn invoke(
     let mut execution = close(store, (result, component.fails_with_output()), allowed, limits, &run);
     // Writes that the guest began are finished before its call's end is reported.
     if !unsettled.settle().await {
-        execution.outcome = unfinished(execution.outcome);
+        let outcome = std::mem::replace(&mut execution.outcome, Err(Refusal::host_fault(UNFINISHED)));
+        execution.outcome = unfinished(outcome);
     }
     execution
 }
@@ -377,7 +378,7 @@ fn close(
     allowed: &Limits,
     left: &Limits,
     run: &Run,
-) -> Execution {
+) -> Box<Execution> {
     if let Some(last) = store.data_mut().progress.finish() {
         run.observer.progress(last);
     }
@@ -415,7 +416,7 @@ fn close(
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();
     let logs = store.into_data().logs.into_content();
-    Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded }
+    Box::new(Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded })
 }
 
 /// Returns the questions of a guest that stopped to ask them.
@@ -437,17 +438,19 @@ fn not_started(error: &wasmtime::Error) -> Refusal {
 }
 
 /// The execution of a call whose code was not there within its time, or cannot be loaded.
-fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration, resumed: Option<&Resumed>) -> Execution {
+fn not_loaded(refusal: Refusal, limits: &Limits, loading: Duration, resumed: Option<&Resumed>) -> Box<Execution> {
     let mut usage = blank(limits);
     usage.wall_ms.used = u64::try_from(loading.as_millis()).unwrap_or(u64::MAX);
     failed_after(refusal, usage, resumed)
 }
 
 /// The execution of an instance that failed with `refusal` before it ran. What the instances before it used stays used.
-fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -> Execution {
+fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -> Box<Execution> {
     resumed.into_iter().for_each(|resumed| usage.add(&resumed.spent));
     let partial_bytes = resumed.map_or(0, |resumed| resumed.partial_bytes);
-    Execution { partial_bytes, ..Execution::failed(refusal, usage) }
+    let mut failed = Execution::failed(refusal, usage);
+    failed.partial_bytes = partial_bytes;
+    failed
 }
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
@@ -490,6 +493,9 @@ fn blank(limits: &Limits) -> Usage {
 }
 
 fn context(capability: &Capability) -> String {
+    if capability.cwd.is_none() && capability.scratch.is_none() {
+        return "{}".to_owned();
+    }
     let mut context = serde_json::Map::new();
     for (name, value) in [("cwd", &capability.cwd), ("scratch", &capability.scratch)] {
         context.extend(value.as_ref().map(|value| (name.to_owned(), value.as_str().into())));

@@ -294,7 +294,7 @@ impl Executor for Sandbox {
         })
     }
 
-    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution> {
+    fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
         Box::pin(async move {
             let component = match self.known(&permit.subject().component) {
                 Ok(component) => component,
@@ -306,7 +306,7 @@ impl Executor for Sandbox {
 }
 
 /// The execution of a call whose component cannot be used.
-fn not_run(refusal: Refusal) -> Execution {
+fn not_run(refusal: Refusal) -> Box<Execution> {
     Execution::failed(refusal, Default::default())
 }
 

@@ -62,9 +62,9 @@ pub use tasks::CallStore;
 ///
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.
-pub type Serving<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+pub type Serving<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
 /// What ends a server when it is ready.
-pub type Interrupted = Pin<Box<dyn Future<Output = ()>>>;
+pub type Interrupted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
 const ARGUMENT_BYTES_MAX: usize = 256 << 20;

@@ -272,7 +272,7 @@ impl Host {
 
     /// Calls a tool. Every call ends in one terminal result.
     pub async fn call(&self, request: Request) -> CallRecord {
-        pipeline::call(&self.services, request).await
+        *pipeline::call(&self.services, request).await
     }
 
     /// Runs calls that belong together: in parallel where they cannot disturb each other, the others in their order.
@@ -309,7 +309,7 @@ impl Host {
 
     /// Ends a call with `refusal`, so that one whose component cannot be loaded has a result and a record too.
     pub async fn refuse(&self, request: Request, refusal: Refusal) -> CallRecord {
-        pipeline::refuse(&self.services, request, refusal).await
+        *pipeline::refuse(&self.services, request, refusal).await
     }
 
     /// Runs an orphaned call that was approved; `held` is the role of its runner. `request` is rebuilt from what `kept`

@@ -76,6 +76,7 @@ pub struct Tool {
     configuration: Configuration,
     /// Whether the component imports the interface through which it calls other tools.
     calls_tools: bool,
+    keeping: Keeping,
     /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
 }
@@ -151,6 +152,7 @@ impl Tool {
             classifies: facts.classifies,
             configuration: Configuration::new(facts.configures),
             calls_tools: facts.import(&CALLING),
+            keeping: keeping(declaration, interface.as_ref(), &permission_profile),
             contract: Arc::new(contract),
             execution_profile,
             interface,
@@ -286,7 +288,7 @@ impl Tool {
     /// The shortest timeout that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
         let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
-        [interface, self.execution_profile.timeout_ms].into_iter().flatten().min()
+        least(interface, self.execution_profile.timeout_ms)
     }
 
     /// Maximum size of inline output in bytes, if the tool declares one (AT-OUT-05).
@@ -298,16 +300,12 @@ impl Tool {
     pub fn max_inline_chars(&self) -> Option<u64> {
         let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.max_inline_chars);
         let interface = self.interface.as_ref().and_then(|interface| interface.max_inline_chars);
-        [contract, interface].into_iter().flatten().min()
+        least(contract, interface)
     }
 
     /// What the tool itself allows to become of its output (AT-OUT-06). If its data is `secret`, no result has it.
     pub fn keeping(&self) -> Keeping {
-        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
-        let interface = self.interface.as_ref().and_then(|interface| interface.persistence_policy_ref);
-        let secret = self.permission_profile.is_secret() && guard!("secret_results");
-        let chosen = [contract, interface, secret.then_some(Strategy::RefOnly)].into_iter().flatten();
-        chosen.fold(Keeping::default(), |keeping, strategy| keeping.and(Keeping::by(strategy)))
+        self.keeping
     }
 
     /// The artifacts without which an output is only partial (AT-OUT-04).
@@ -321,6 +319,23 @@ impl Tool {
         let cut: String = summary.chars().take(FALLBACK_CHARS_MAX).collect();
         Some(self.contract.shown(&cut).into_owned())
     }
+}
+
+/// The lower of two limits. The compiler makes 16 KiB of code of a minimum over an array, and each call would read them.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What the records of a tool allow to become of its output.
+fn keeping(declaration: &ToolDeclaration, interface: Option<&ToolInterface>, profile: &PermissionProfile) -> Keeping {
+    let contract = declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
+    let interface = interface.and_then(|interface| interface.persistence_policy_ref);
+    let secret = profile.is_secret() && guard!("secret_results");
+    let chosen = [contract, interface, secret.then_some(Strategy::RefOnly)].into_iter().flatten();
+    chosen.fold(Keeping::default(), |keeping, strategy| keeping.and(Keeping::by(strategy)))
 }
 
 /// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.

@@ -239,10 +239,10 @@ impl<H: Send + Sync + 'static> Runner<H> {
         let (host, services, spare) = (Arc::clone(&self.host), self.services, request.clone());
         let task = self.tasks.spawn(async move {
             let services = services(&host);
-            Box::new(match refusal {
+            match refusal {
                 Some(refusal) => refuse(services, request, refusal).await,
                 None => seated(services, request, seat).await,
-            })
+            }
         });
         self.started.insert(task.id(), (at, spare));
     }
@@ -259,7 +259,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
             }
         };
         let record = discarded((self.services)(&self.host), request, reason, refusal).await;
-        self.out.outlet().end(at, Box::new(record));
+        self.out.outlet().end(at, record);
         self.out.hand_out();
     }
 
@@ -272,7 +272,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
             Err(error) => {
                 let Some((at, request)) = self.started.remove(&error.id()) else { return };
                 let fault = Refusal::host_fault(error.to_string());
-                (at, Box::new(refuse((self.services)(&self.host), request, fault).await))
+                (at, refuse((self.services)(&self.host), request, fault).await)
             }
         };
         self.state.ended(at, record.result.is_error);
@@ -285,14 +285,14 @@ impl<H: Send + Sync + 'static> Runner<H> {
 }
 
 /// Runs a call that has a place in its batch.
-async fn seated(services: &Services, request: Request, seat: Seat) -> CallRecord {
+async fn seated(services: &Services, request: Request, seat: Seat) -> Box<CallRecord> {
     let mut journey = Journey::begin(services, request);
     journey.seat = Some(seat);
     whole(journey).await
 }
 
 /// Ends a call that does not start.
-async fn discarded(services: &Services, request: Request, reason: AbortReason, refusal: Refusal) -> CallRecord {
+async fn discarded(services: &Services, request: Request, reason: AbortReason, refusal: Refusal) -> Box<CallRecord> {
     let mut journey = Journey::begin(services, request);
     // The tool says what its record must not show. A call that could not be selected did not start either.
     let _ = resolve::resolve(&mut journey).await;

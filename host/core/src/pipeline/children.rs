@@ -237,7 +237,7 @@ fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool 
 }
 
 /// Runs the tool of `permit`, and the calls that it makes.
-pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Execution> {
+pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
     let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
     if !calls || permit.capability().tools.is_empty() {
         return journey.services.executor.invoke(permit, run);
@@ -245,7 +245,7 @@ pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: 
     Box::pin(serve(journey, permit, run))
 }
 
-async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Execution {
+async fn serve(journey: &mut Journey<'_>, permit: &Permit, mut run: Run) -> Box<Execution> {
     let services = journey.services;
     let mut family = Family::of(journey, permit);
     let cancellation = journey.request.cancellation.clone();
@@ -322,7 +322,7 @@ fn reason(cancellation: &Cancellation) -> AbortReason {
 }
 
 /// Waits for the end of the call, if there is one.
-async fn ended(child: &mut Option<Child<'_>>) -> CallRecord {
+async fn ended(child: &mut Option<Child<'_>>) -> Box<CallRecord> {
     match child {
         Some(child) => child.call.as_mut().await,
         None => std::future::pending().await,
@@ -330,8 +330,8 @@ async fn ended(child: &mut Option<Child<'_>>) -> CallRecord {
 }
 
 /// What the guest gets of a call that has ended.
-fn answer(record: CallRecord) -> ChildAnswer {
-    let CallRecord { invocation, result, .. } = record;
+fn answer(record: Box<CallRecord>) -> ChildAnswer {
+    let CallRecord { invocation, result, .. } = *record;
     let used = result.usage.unwrap_or_default();
     let result = match result.error {
         Some(error) if result.status != ResultStatus::PartialSucceeded => Err(match invocation.started_at() {
@@ -357,7 +357,7 @@ fn not_made(error: ToolError) -> ChildAnswer {
 /// A call that runs for a guest.
 struct Child<'s> {
     id: InvocationId,
-    call: BoxFuture<'s, CallRecord>,
+    call: BoxFuture<'s, Box<CallRecord>>,
     cancellation: Cancellation,
     reply: oneshot::Sender<Reply>,
 }
@@ -477,7 +477,7 @@ fn callee(of_parent: &Request, name: String) -> Callee {
 
 /// Runs a call through all phases, once there is room for its instance. A named type, because the call can contain others
 /// of the same kind.
-fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, CallRecord> {
+fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, Box<CallRecord>> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();
         let (chains, caller) = (&journey.services.chains, journey.request.actor_ref.as_deref());

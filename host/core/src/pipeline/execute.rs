@@ -95,14 +95,14 @@ fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
     }
 }
 
-fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut execution: Execution) -> Executed {
+fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut execution: Box<Execution>) -> Executed {
     replay::note(journey, &tool, permit, execution.recorded.take());
     execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
     if let Some(reason) = journey.request.cancellation.requested() {
         journey.trail.cancel_requested(reason);
         journey.trail.cancel_acknowledged("host");
     }
-    Executed((tool, Box::new(execution)))
+    Executed((tool, execution))
 }
 
 /// Writes the events of a running guest to the trail.

@@ -45,13 +45,13 @@ pub(super) async fn go_on(
     journey: &mut Journey<'_>,
     permit: &Permit,
     run: &mut Run,
-    mut execution: Execution,
+    mut execution: Box<Execution>,
     mut asked: Option<Round>,
-) -> Execution {
+) -> Box<Execution> {
     loop {
-        let NeededInput { requests, resume_state } = match execution.outcome {
-            Ok(GuestOutcome::NeedsInput(needed)) => needed,
-            outcome => return Execution { outcome, ..execution },
+        let NeededInput { requests, resume_state } = match &mut execution.outcome {
+            Ok(GuestOutcome::NeedsInput(needed)) => std::mem::take(needed),
+            _ => return execution,
         };
         let so_far = SoFar {
             permit,
@@ -77,18 +77,19 @@ pub(super) async fn go_on(
         };
         let place = match again.await {
             Ok(place) => place,
-            Err(refusal) => return Execution { outcome: Err(refusal), ..execution },
+            Err(refusal) => {
+                execution.outcome = Err(refusal);
+                return execution;
+            }
         };
         let answers = journey.responses.values().map(action).collect::<Vec<_>>();
         journey.trail.emit(EventType::Resumed, json!({ "answers": answers }));
         let responses = json!(journey.responses).to_string();
-        let (spent, partial_bytes) = (execution.usage, execution.partial_bytes);
+        let (spent, partial_bytes) = (execution.usage.clone(), execution.partial_bytes);
         run.resumed = Some(Arc::new(Resumed { responses, resume_state, spent, partial_bytes }));
         let next = children::invoke(journey, permit, run.clone()).await;
         drop(place);
-        let (mut logs, redacted) = (execution.logs, execution.redacted || next.redacted);
-        logs.extend(next.logs);
-        execution = Execution { logs, redacted, ..next };
+        execution = next.after(*execution);
     }
 }
 

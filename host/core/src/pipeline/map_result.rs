@@ -73,15 +73,16 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Some(output) => Some(read(journey, &tool, output, error.is_none()).await),
         None => None,
     };
-    let mut mapped = Box::new(match read {
-        None => Mapped { error, ..Mapped::default() },
-        Some(Ok(mapped)) => {
+    let mut mapped = match read {
+        None => Box::new(Mapped { error, ..Mapped::default() }),
+        Some(Ok(mut mapped)) => {
             journey.mappings.tool = 1;
-            let error = error.or_else(|| missing_artifact(&tool, &mapped.content));
-            Mapped { empty_result: mapped.empty_result && error.is_none(), error, ..mapped }
+            mapped.error = error.or_else(|| missing_artifact(&tool, &mapped.content));
+            mapped.empty_result &= mapped.error.is_none();
+            mapped
         }
-        Some(Err(broken)) => Mapped { error: Some(broken), ..Mapped::default() },
-    });
+        Some(Err(broken)) => Box::new(Mapped { error: Some(broken), ..Mapped::default() }),
+    };
     mapped.ran = true;
     mapped.usage = Some(execution.usage);
     if mapped.error.is_none() {
@@ -97,7 +98,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
 }
 
 /// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
-async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Mapped, Refusal> {
+async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Box<Mapped>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
         .map_err(|error| broken("content_invalid", format!("the tool's content is not an array of blocks: {error}")))?;
@@ -110,8 +111,9 @@ async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bo
         output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
             broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
         })?;
-    let mapped = accept(journey, tool, content, structured, whole).await?;
-    Ok(Mapped { ui_facing_summary: output.ui_summary, ..mapped })
+    let mut mapped = accept(journey, tool, content, structured, whole).await?;
+    mapped.ui_facing_summary = output.ui_summary;
+    Ok(mapped)
 }
 
 /// Checks an output against the tool's contract, whether it comes from the tool or from a hook.
@@ -121,7 +123,7 @@ async fn accept(
     mut content: Vec<Content>,
     structured: Option<Value>,
     whole: bool,
-) -> Result<Mapped, Refusal> {
+) -> Result<Box<Mapped>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
     if content.len() > BLOCKS_MAX {
         return Err(broken("content_invalid", format!("the tool returned more than {BLOCKS_MAX} blocks")));
@@ -154,12 +156,12 @@ async fn accept(
         }
         None => None,
     };
-    Ok(Mapped {
+    Ok(Box::new(Mapped {
         empty_result: whole && content.is_empty() && structured.is_none(),
         content,
         structured_content: structured,
         ..Mapped::default()
-    })
+    }))
 }
 
 /// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
@@ -202,7 +204,7 @@ pub(super) async fn remap(
     match accept(journey, tool, content, updated.structured, mapped.error.is_none()).await {
         Ok(new) => {
             journey.mappings.hooks.push(hook_id.to_owned());
-            *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..new };
+            *mapped = Mapped { ran: mapped.ran, error: mapped.error.take(), usage: mapped.usage.take(), ..*new };
             mapped.content.extend(logs);
         }
         Err(broken) => {

@@ -124,14 +124,15 @@ impl Services {
     }
 }
 
-/// Runs one call through all phases. It never fails, because a refusal is a result too; there is exactly one result.
-pub fn call(services: &Services, request: Request) -> impl Future<Output = CallRecord> {
+/// Runs one call through all phases. It never fails, because a refusal is a result too; there is exactly one result. Boxed,
+/// because it is handed through several futures.
+pub fn call(services: &Services, request: Request) -> impl Future<Output = Box<CallRecord>> {
     // Not an `async fn`, whose future would hold the call a second time.
     whole(Journey::begin(services, request))
 }
 
 /// Runs a call that has begun through all phases.
-async fn whole(mut journey: Box<Journey<'_>>) -> CallRecord {
+async fn whole(mut journey: Box<Journey<'_>>) -> Box<CallRecord> {
     let services = journey.services;
     let executed = approach(&mut journey).await;
     let persisted = leave(&mut journey, executed).await;
@@ -140,7 +141,7 @@ async fn whole(mut journey: Box<Journey<'_>>) -> CallRecord {
 }
 
 /// Ends a call with `refusal` before its first phase, for example because its component cannot be loaded.
-pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> CallRecord {
+pub async fn refuse(services: &Services, request: Request, refusal: Refusal) -> Box<CallRecord> {
     let mut journey = Journey::begin(services, request);
     // A tool of this name may be there all the same, and says which arguments are sensitive.
     let _ = resolve::resolve(&mut journey).await;
@@ -160,7 +161,7 @@ pub async fn resume(
     let events = events_so_far(services, kept.into()).await;
     let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let executed = return_to(&mut journey, kept).await;
-    conclude(journey, executed).await
+    *conclude(journey, executed).await
 }
 
 /// Ends an orphaned call that cannot be resumed: rejected, withdrawn, expired, or interrupted while it ran. Returns
@@ -175,7 +176,7 @@ pub async fn close(
     let refusal = approval::closing(kept)?;
     let events = events_so_far(services, kept.into()).await;
     let journey = Journey::resume(services, request, kept.into(), desk, held, events);
-    Some(conclude(journey, Err(refusal)).await)
+    Some(*conclude(journey, Err(refusal)).await)
 }
 
 /// Resumes an orphaned call that waits for an answer to its tool's question, with the respondent of `request`. As
@@ -191,7 +192,7 @@ pub async fn resume_suspended(
     let events = events_so_far(services, kept.into()).await;
     let mut journey = Journey::resume(services, request, kept.into(), desk, held, events);
     let executed = come_back(&mut journey, &kept.suspension).await;
-    conclude(journey, executed).await
+    *conclude(journey, executed).await
 }
 
 /// Ends an orphaned, suspended call that cannot be resumed: canceled, expired, or interrupted while it ran. Returns `None`
@@ -209,7 +210,7 @@ pub async fn close_suspended(
     }
     let events = events_so_far(services, kept.into()).await;
     let journey = Journey::resume(services, request, kept.into(), desk, held, events);
-    Some(conclude(journey, Err(refusal)).await)
+    Some(*conclude(journey, Err(refusal)).await)
 }
 
 /// The first request of a stored call, made anew from `request`.
@@ -227,7 +228,7 @@ fn rebuilt(request: Request, plan: &Plan, invocation: &ToolInvocation) -> Reques
 }
 
 /// Runs the phases after the tool's answer, for a call that does not go through all of them.
-async fn conclude(mut journey: Box<Journey<'_>>, executed: Result<Executed, Refusal>) -> CallRecord {
+async fn conclude(mut journey: Box<Journey<'_>>, executed: Result<Executed, Refusal>) -> Box<CallRecord> {
     let services = journey.services;
     let persisted = leave(&mut journey, executed).await;
     let is_large = journey.is_large();
@@ -288,7 +289,7 @@ fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
 }
 
 /// Writes the end of a call down before the caller hears of it.
-async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> CallRecord {
+async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> Box<CallRecord> {
     if is_large || ended.asked.is_some() {
         // Boxed, to keep the common future small.
         return Box::pin(store(services, ended, is_large)).await;
@@ -297,11 +298,11 @@ async fn finish(services: &Services, mut ended: Ended, is_large: bool) -> CallRe
         unwritten(&mut ended.record, &error);
     }
     services.ended(&ended.record);
-    *ended.record
+    ended.record
 }
 
 /// As [`finish`], for a call whose record is large, or that needed an approval, whose end is stored too.
-async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord {
+async fn store(services: &Services, ended: Ended, is_large: bool) -> Box<CallRecord> {
     let Ended { mut record, asked, _registered } = ended;
     let was_suspended = |asked: &Asked| asked.approval.is_none() || asked.stage != Stage::Never;
     let suspended = match asked {
@@ -328,7 +329,7 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> CallRecord 
         suspend::conclude(*asked, &mut record, is_written).await;
     }
     services.ended(&record);
-    *record
+    record
 }
 
 /// Says that the end of a call could not be written. The call keeps its result: the space for its end was reserved when it

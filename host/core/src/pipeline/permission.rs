@@ -26,7 +26,7 @@ made_here! {
 /// A tool, and the permit for one call of it.
 pub(super) struct Permission {
     pub(super) tool: Arc<Tool>,
-    pub(super) permit: Permit,
+    pub(super) permit: Box<Permit>,
 }
 
 /// Decides on exactly the input that will run, and records every decision.
@@ -79,7 +79,7 @@ pub(super) async fn announce(
     journey: &mut Journey<'_>,
     tool: &Tool,
     input: &Input,
-    decision: PermissionDecision,
+    decision: Box<PermissionDecision>,
 ) -> Result<(), Refusal> {
     let decision = journey.redaction.shown_decision(decision);
     let summary = [
@@ -90,12 +90,16 @@ pub(super) async fn announce(
     ];
     journey.trail.emit(EventType::PermissionDecided, summary);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
-    journey.decisions.push(decision);
+    journey.decisions.push(*decision);
     decision_hooks(journey, tool, input).await
 }
 
 /// Records the input that `permit` carries as `call_input`.
-pub(super) async fn admit(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: Permit) -> Result<Permitted, Refusal> {
+pub(super) async fn admit(
+    journey: &mut Journey<'_>,
+    tool: Arc<Tool>,
+    permit: Box<Permit>,
+) -> Result<Permitted, Refusal> {
     journey.invocation.call_input = Some(journey.redaction.recorded(permit.call_input()).await?);
     journey.invocation.call_input_ref = Some(journey.redaction.reference(permit.call_input()));
     if journey.redaction.hides_input() && !permit.guest_input().is(permit.call_input()) && guard!("absolute_terms") {

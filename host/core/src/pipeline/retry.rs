@@ -24,14 +24,17 @@ pub(super) async fn go_on(
     journey: &mut Journey<'_>,
     permit: &Permit,
     mut run: Run,
-    mut execution: Execution,
-) -> Execution {
+    mut execution: Box<Execution>,
+) -> Box<Execution> {
     loop {
         let Some(wait) = next(journey, permit, &run, &execution) else { return execution };
         discard(journey, &run, &execution, wait);
         let place = match again(journey, permit, wait).await {
             Ok(place) => place,
-            Err(refusal) => return Execution { outcome: Err(refusal), ..execution },
+            Err(refusal) => {
+                execution.outcome = Err(refusal);
+                return execution;
+            }
         };
         let mut spent = execution.usage.clone();
         spent.wall_ms.used = spent.wall_ms.used.saturating_add(millis(wait));
@@ -50,9 +53,7 @@ pub(super) async fn go_on(
         if matches!(later.outcome, Ok(GuestOutcome::NeedsInput(_))) {
             later = interact::go_on(journey, permit, &mut run, later, None).await;
         }
-        let mut logs = execution.logs;
-        logs.extend(later.logs);
-        execution = Execution { logs, redacted: execution.redacted || later.redacted, ..later };
+        execution = later.after(*execution);
     }
 }
 

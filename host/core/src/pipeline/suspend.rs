@@ -207,13 +207,13 @@ fn outdated(changed: &[&str]) -> Refusal {
 }
 
 /// What the call had come to, and its open questions.
-pub(super) fn restored(kept: &Suspension) -> Result<(Execution, Round), Refusal> {
+pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, Round), Refusal> {
     let damaged = || Refusal::host_fault("a suspended call cannot be read");
     let resume_state = BASE64.decode(kept.resume_state.as_bytes()).map_err(|_| damaged())?;
     let inquiry = Inquiry::of(kept).map_err(|_| damaged())?;
     let round =
         Round { requests: inquiry.requests, expires_at: kept.expires_at, unfit: kept.unfit, shown: kept.rounds };
-    let execution = Execution {
+    let execution = Box::new(Execution {
         outcome: Ok(GuestOutcome::NeedsInput(NeededInput { requests: Vec::new(), resume_state })),
         usage: kept.spent.clone(),
         partial_bytes: kept.partial_bytes,
@@ -221,7 +221,7 @@ pub(super) fn restored(kept: &Suspension) -> Result<(Execution, Round), Refusal>
         context_modifiers: Vec::new(),
         redacted: kept.redacted,
         recorded: None,
-    };
+    });
     Ok((execution, round))
 }
 

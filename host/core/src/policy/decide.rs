@@ -15,14 +15,15 @@ use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches,
 /// The decision on one call, and its outcome.
 #[derive(Debug)]
 pub struct Verdict {
-    pub decision: PermissionDecision,
+    /// Boxed, because it passes through several functions.
+    pub decision: Box<PermissionDecision>,
     pub outcome: Outcome,
 }
 
 /// Outcome of a decision: a permit, a question, or a refusal.
 #[derive(Debug)]
 pub enum Outcome {
-    Allow(Permit),
+    Allow(Box<Permit>),
     /// The call needs an approval first.
     Ask(Box<Question>),
     Deny(Refusal),
@@ -88,7 +89,7 @@ pub fn explain(case: &Case<'_>) -> Explanation {
     let assessed = assess(case);
     let decision = record(case, &assessed);
     let Assessed { ruling, world, risk, looks } = assessed;
-    Explanation { decision, refusal: ruling.refusal, looks, capability: world, risk }
+    Explanation { decision: *decision, refusal: ruling.refusal, looks, capability: world, risk }
 }
 
 /// Result of [`assess`].
@@ -131,7 +132,7 @@ impl Ruling {
     }
 }
 
-fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
+fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
     let ruling = &assessed.ruling;
     let decided_at = Timestamp::now();
     let mut extra = facts::recorded(case, &assessed.world);
@@ -142,7 +143,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
     if ruling.behavior == Behavior::Ask {
         extra.insert("effective_risk".to_owned(), serde_json::json!(assessed.risk));
     }
-    PermissionDecision {
+    Box::new(PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::at(decided_at),
         invocation_id: case.subject.invocation_id,
@@ -161,7 +162,7 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> PermissionDecision {
         decided_at,
         expires_at: None,
         extra,
-    }
+    })
 }
 
 fn assess(case: &Case<'_>) -> Assessed {

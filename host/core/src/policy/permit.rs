@@ -29,7 +29,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. `facts`: the effective ones of this call.
+    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. `facts`: the effective ones of this call. Boxed,
+    /// because a permit passes through several phases.
     pub(super) fn mint(
         subject: Subject,
         call_input: Input,
@@ -37,8 +38,8 @@ impl Permit {
         capability: Capability,
         limits: Limits,
         facts: SafetyFacts,
-    ) -> Self {
-        Self { subject, call_input, guest_input, capability, limits, facts }
+    ) -> Box<Self> {
+        Box::new(Self { subject, call_input, guest_input, capability, limits, facts })
     }
 
     pub fn subject(&self) -> &Subject {

@@ -9,7 +9,7 @@ use super::{Capability, Limits, Mount, Permit, SecretUse, Subject};
 /// approval counts for the question that results.
 #[derive(Debug)]
 pub struct Question {
-    permit: Permit,
+    permit: Box<Permit>,
     brief: Brief,
 }
 
@@ -56,7 +56,7 @@ impl Touches {
 }
 
 impl Question {
-    pub(super) fn new(permit: Permit, brief: Brief) -> Self {
+    pub(super) fn new(permit: Box<Permit>, brief: Brief) -> Self {
         Self { permit, brief }
     }
 
@@ -83,7 +83,7 @@ impl Question {
     }
 
     /// Returns the permit for exactly what was asked. The caller must have an approval.
-    pub fn approved(self) -> Permit {
+    pub fn approved(self) -> Box<Permit> {
         self.permit
     }
 }

@@ -341,8 +341,10 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+// Cold, so that the code of refusals is not between that of calls that succeed.
 impl Refusal {
     /// Creates a refusal. `message` says what failed, the value that caused it, and what to do.
+    #[cold]
     pub fn new(class: ErrorClass, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             class,
@@ -358,6 +360,7 @@ impl Refusal {
     }
 
     /// A fault of the host itself, not of the call: exit code 70.
+    #[cold]
     pub fn host_fault(detail: impl Into<String>) -> Self {
         Self::new(ErrorClass::ExecutionFailed, Self::HOST_FAULT, "toolcell itself failed; the tool is not to blame")
             .detail(detail)
@@ -378,6 +381,7 @@ impl Refusal {
     }
 
     /// The same error with `message`, and without any text that a tool may have written.
+    #[cold]
     #[must_use]
     pub(crate) fn reworded(self, message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, guest_code: None, native_error_ref: None, ..self }
@@ -387,6 +391,7 @@ impl Refusal {
     pub const HOST_FAULT: &'static str = "host_fault";
 
     /// Sets what stays in the journal, and is neither for the model nor for the user.
+    #[cold]
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -401,6 +406,7 @@ impl Refusal {
     }
 
     /// Sets what the operator can give so that the same call succeeds.
+    #[cold]
     #[must_use]
     pub fn needs(mut self, access_kind: AccessKind, subject: Option<String>, next_action: impl Into<String>) -> Self {
         let next_action = next_action.into();
@@ -409,6 +415,7 @@ impl Refusal {
     }
 
     /// Converts it into a record, for a call whose guest never ran, or could change nothing that lasts.
+    #[cold]
     pub fn to_error(&self) -> ToolError {
         let recoverability = self.class.recoverability();
         ToolError {

@@ -57,7 +57,7 @@ pub(super) struct Asked {
 pub(super) async fn ask(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
-    decision: PermissionDecision,
+    mut decision: Box<PermissionDecision>,
     question: Box<Question>,
 ) -> Result<Permitted, Refusal> {
     let Some(desk) = journey.services.desk.clone() else {
@@ -117,12 +117,9 @@ pub(super) async fn ask(
         },
     };
     let suggested = rule.map(|rule| json!({ "type": "session_rule", "behavior": "allow", "rule": rule }));
-    let decision = PermissionDecision {
-        content_blocks: prompt.content_blocks(),
-        expires_at: Some(expires_at),
-        suggested_updates: suggested.into_iter().collect(),
-        ..decision
-    };
+    decision.content_blocks = prompt.content_blocks();
+    decision.expires_at = Some(expires_at);
+    decision.suggested_updates = suggested.into_iter().collect();
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     store(journey, &desk.journal, approval).await?;
     let answer = wait::wait(journey, &desk, &prompt).await?;
@@ -194,7 +191,7 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
 async fn remembered(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
-    mut decision: PermissionDecision,
+    mut decision: Box<PermissionDecision>,
     question: Box<Question>,
     rule: String,
 ) -> Result<Permitted, Refusal> {
@@ -217,7 +214,7 @@ fn asked_because(decision: &PermissionDecision, brief: &Brief) -> String {
 
 /// Decides once more on a call that was asked about, with `input`. Its question is answered; a denial is recorded, and
 /// stays a denial.
-async fn decide_again(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Permit, Refusal> {
+async fn decide_again(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Box<Permit>, Refusal> {
     let Verdict { decision, outcome } = permission::judge(journey, tool, input).await?;
     match outcome {
         Outcome::Allow(permit) => Ok(permit),

@@ -20,7 +20,7 @@ use super::{Asked, decide_again, withdrawn};
 pub(super) async fn settle(
     journey: &mut Journey<'_>,
     tool: Arc<Tool>,
-    permit: Permit,
+    permit: Box<Permit>,
     answer: Answer,
 ) -> Result<Permitted, Refusal> {
     journey.heed_cancellation()?;
@@ -61,10 +61,10 @@ fn edit_invalid(why: &str) -> Refusal {
 async fn edit(
     journey: &mut Journey<'_>,
     tool: &Arc<Tool>,
-    asked: Permit,
+    asked: Box<Permit>,
     input: Input,
     answer: &Answer,
-) -> Result<Permit, Refusal> {
+) -> Result<Box<Permit>, Refusal> {
     let id = journey.invocation.invocation_id;
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let reason = "updated_input of the approver";
@@ -126,7 +126,7 @@ async fn decided(
     journey: &mut Journey<'_>,
     answer: &Answer,
     edited: Option<&Input>,
-) -> Result<PermissionDecision, Refusal> {
+) -> Result<Box<PermissionDecision>, Refusal> {
     let (behavior, verb) = match answer.approved {
         true => (Behavior::Allow, "approved"),
         false => (Behavior::Deny, "rejected"),
@@ -140,7 +140,7 @@ async fn decided(
         None => None,
     };
     let asked = journey.decisions.last();
-    Ok(PermissionDecision {
+    Ok(Box::new(PermissionDecision {
         schema_version: SchemaVersion::default(),
         decision_id: DecisionId::new(),
         invocation_id: journey.invocation.invocation_id,
@@ -163,5 +163,5 @@ async fn decided(
         decided_at: Timestamp::now(),
         expires_at: asked.and_then(|asked| asked.expires_at),
         extra: Extra::new(),
-    })
+    }))
 }

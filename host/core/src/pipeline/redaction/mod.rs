@@ -390,7 +390,7 @@ impl Redaction {
     }
 
     /// `decision` as hooks and records may see it.
-    pub(super) fn shown_decision(&self, mut decision: PermissionDecision) -> PermissionDecision {
+    pub(super) fn shown_decision(&self, mut decision: Box<PermissionDecision>) -> Box<PermissionDecision> {
         if let Some(redactor) = self.active() {
             records::decision(redactor, &mut decision);
         }
