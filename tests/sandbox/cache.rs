@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -127,6 +129,42 @@ async fn an_entry_that_somebody_else_wrote_is_not_loaded() {
     assert_eq!(theirs.echo.file_name(), cached.echo.file_name());
     fs::copy(&theirs.echo, &cached.echo).unwrap();
     cached.echo_is_not_taken_from_disk().await;
+}
+
+/// A compiler that fails when it is asked to compile again, and then makes the file `asked` beside it. A process of its own
+/// writes it: if this one had it open for writing while another test starts a program, it could not be executed.
+fn compiler_that_compiles_once(file: &Path) {
+    let script = concat!(
+        "#!/bin/sh\ncase \"$*\" in *' again') : >\"${0%/*}/asked\"; exit 1;; esac\nexec '",
+        env!("CARGO_BIN_EXE_toolcell"),
+        "' \"$@\"\n"
+    );
+    let write = "printf %s \"$1\" >\"$2\" && chmod 700 \"$2\"";
+    let written = Command::new("sh").args(["-c", write, "sh", script]).arg(file).status().unwrap();
+    assert!(written.success());
+}
+
+#[tokio::test]
+async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() {
+    let (_guard, dir) = scratch();
+    let (home, compiler, asked) = (Home::at(dir.join("home")), dir.join("compiler"), dir.join("asked"));
+    compiler_that_compiles_once(&compiler);
+    let host = Arc::new(host(|settings| {
+        settings.home = Some(home.clone());
+        settings.compiler = Some(compiler.clone());
+    }));
+    Test::new("wat:echo").on(&host).call(json!({ "n": 1 })).await.succeeded();
+    let code = fs::read(entries(&home).remove(0)).unwrap();
+    let end = Instant::now() + Duration::from_secs(120);
+    while !asked.exists() {
+        assert!(Instant::now() < end, "it is not compiled again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The compiler has to end, and the host to hear of it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    Test::new("wat:echo").on(&host).call(json!({ "n": 2 })).await.succeeded();
+    assert!(fs::read(entries(&home).remove(0)).unwrap() == code, "another process gets other code");
+    assert_eq!(entries(&home).len(), 1, "something was left behind");
 }
 
 /// The error of a host that loads nothing.
