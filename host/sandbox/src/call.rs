@@ -99,8 +99,7 @@ pub(super) async fn invoke(
     let mut execution = close(store, (result, component.fails_with_output()), allowed, limits, &run);
     // Writes that the guest began are finished before its call's end is reported.
     if !unsettled.settle().await {
-        let outcome = std::mem::replace(&mut execution.outcome, Err(Refusal::host_fault(UNFINISHED)));
-        execution.outcome = unfinished(outcome);
+        execution.outcome = unfinished(execution.outcome);
     }
     execution
 }

@@ -36,13 +36,13 @@ pub mod telemetry;
 mod trace;
 mod vain_cancels;
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolcell_core::executor::BoxFuture;
 
 use calls::Calls;
 use held::HeldCalls;
@@ -62,9 +62,9 @@ pub use tasks::CallStore;
 ///
 /// Boxed, because a future is compiled in the crate that polls it: each change of the program would compile the MCP
 /// library's futures again.
-pub type Serving<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
+pub type Serving<'a> = BoxFuture<'a, anyhow::Result<()>>;
 /// What ends a server when it is ready.
-pub type Interrupted = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Interrupted = BoxFuture<'static, ()>;
 
 /// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
 const ARGUMENT_BYTES_MAX: usize = 256 << 20;
