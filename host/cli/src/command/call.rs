@@ -1,9 +1,11 @@
 use std::path::{Path, PathBuf};
+// measured
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
 use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::Layers;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, Refusal};
@@ -75,7 +77,7 @@ impl Call {
         let mut listeners = exporting::listeners(exporting.0.as_ref());
         listeners.extend(bar.iter().map(|bar| Arc::<Bar>::clone(bar) as Arc<dyn Listener>));
         let mut host = self.host(&home, &limits, &layers, listeners)?;
-        let runtime = super::runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
             interrupts(cancellation.clone())?;

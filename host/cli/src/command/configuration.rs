@@ -1,6 +1,7 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
 use toolcell::{Home, Loaded, memory_share_bytes};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{Layer, Names, ToolEntry, configured_compilation};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
@@ -78,7 +79,7 @@ fn tool(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> anyhow:
     };
     let compilation = configured_compilation(home)?;
     let host = target::host(home, |settings| compilation.apply(settings))?;
-    let loaded = super::runtime()?.block_on(async {
+    let loaded = Runtime::on_this_thread()?.block_on(async {
         let loaded = host.load_file(&component).await?;
         ToolConfigs::of_entry(home, layer, entry, names).give(&target.path, &loaded)?;
         target.tools(&loaded)

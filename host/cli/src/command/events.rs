@@ -8,6 +8,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::journal::{CallLog, EventReader, FollowedEvent, Keep, LoggedEvent};
 use toolcell_core::record::{EventType, ToolEvent};
@@ -120,7 +121,7 @@ impl Events {
 
     /// Prints what happens until an interrupt. Each line is written whole.
     fn follow(&self, log: &CallLog, reader: &mut EventReader) -> anyhow::Result<Exit> {
-        super::runtime()?.block_on(async {
+        Runtime::on_this_thread()?.block_on(async {
             let mut stopped = interrupted();
             let mut beat: Option<Instant> = None;
             loop {

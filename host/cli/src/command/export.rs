@@ -3,13 +3,14 @@
 use clap::Args;
 use serde_json::Value;
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_dialect::Dialect;
 
 use super::exit::{self, Exit, Stop};
 use super::exported::{self, Exported, SurfaceOptions};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
-use super::{runtime, serving, show};
+use super::{serving, show};
 
 /// Prints a JSON array of tools for a request to a model: those that are listed from the start, and, where the API can
 /// search tools, the others with `defer_loading`. No tool runs.
@@ -58,7 +59,7 @@ impl Export {
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = self.surface.selection(&layers)?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let exported = Exported::build(&host, offered, selection, (&policy, &grants), self.dialect);
         Ok(runtime.block_on(exported).described())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_config::Names;
 
 use super::clients::{self, Client};
@@ -30,7 +31,7 @@ impl Mcp {
         if let Some(client) = self.print_config {
             return self.print(client);
         }
-        let runtime = serving::runtime()?;
+        let runtime = Runtime::on_all_processors()?;
         let (server, failed) = match self.serving.early_server(&runtime)? {
             Early::Ready(Ready::Server(served)) => {
                 let server = Arc::clone(&served.server);

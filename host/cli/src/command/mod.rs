@@ -2,17 +2,14 @@
 
 mod approvals;
 mod artifact;
-mod ask;
 mod batch;
 mod build;
 mod bundle;
 mod call;
-mod callable;
 mod calls;
 mod check;
 mod client_servers;
 mod clients;
-mod compiling;
 mod completions;
 mod configuration;
 mod deferred_args;
@@ -20,50 +17,34 @@ mod describe;
 mod doctor;
 mod eval;
 mod events;
-mod exit;
 mod explain;
 mod export;
 mod exported;
-mod exporting;
 mod family;
-mod folder;
-mod hooks;
 mod input;
 mod install;
 mod journal;
-mod kept;
 mod man;
 mod mcp;
 mod new;
 mod notes;
-mod options;
 mod policy;
 mod published;
 mod push;
-mod reload;
 mod replay;
 mod reproduce;
-mod retrying;
 mod run;
 mod saved;
 mod schema;
 mod search;
 mod secret;
 mod serve;
-mod serving;
-mod shipped;
-mod show;
 mod sign;
 mod signed;
-mod starting;
 mod surface;
-mod target;
-mod terminal;
-mod tool_configs;
 mod trace;
 mod trust;
 mod verify;
-mod watching;
 mod wrap;
 
 use std::process::ExitCode;
@@ -71,7 +52,11 @@ use std::process::ExitCode;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use deferred_args::DeferredArgs;
-use exit::Exit;
+use toolcell_command::exit::{self, Exit};
+use toolcell_command::{
+    ask, callable, exporting, folder, hooks, kept, options, serving, shipped, show, starting, target, terminal,
+    tool_configs,
+};
 
 /// Runs untrusted tools: WebAssembly components in a sandbox, with limits, and with the permissions that you grant.
 #[derive(Debug, Parser)]
@@ -243,10 +228,4 @@ fn parse() -> Result<Cli, clap::Error> {
     let mut command = Cli::command().color(colours);
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
-}
-
-/// Returns an async runtime on this thread, because a command makes one call and threads would only delay its start.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    use anyhow::Context;
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }

@@ -1,4 +1,5 @@
 use std::io::Write;
+// measured
 use std::path::Path;
 
 use clap::Args;

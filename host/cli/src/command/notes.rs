@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolcell::{Grants, Home, Host, Loaded, read_component};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_core::record::{Finding, Refusal};
 
@@ -17,7 +18,7 @@ const WALL: Duration = Duration::from_secs(1);
 pub(super) fn of_component(home: &Home, file: &Path) -> anyhow::Result<Result<Vec<Finding>, Refusal>> {
     let compilation = configured_compilation(home)?;
     let host = target::host(home, |settings| compilation.apply(settings))?;
-    Ok(super::runtime()?.block_on(load(&host, file)))
+    Ok(Runtime::on_this_thread()?.block_on(load(&host, file)))
 }
 
 async fn load(host: &Host, file: &Path) -> Result<Vec<Finding>, Refusal> {

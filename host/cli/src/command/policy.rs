@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell::{CallExplanation, Explanation, Home, Request};
+use toolcell_command::runtime::Runtime;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::{Capability, Placement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
@@ -110,7 +111,7 @@ impl Foretell {
             layers.compilation().apply(host);
             host.journal = layers.journal();
         })?;
-        super::runtime()?.block_on(async {
+        Runtime::on_this_thread()?.block_on(async {
             hooks::add(&mut host, home, &layers, &closed).await?;
             let loaded = host.load_file(&component?).await?;
             let tool = target.choose(&loaded)?;

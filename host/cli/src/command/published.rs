@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use toolcell::{Home, read_component};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_compilation;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::check::{Checked, Found, Severity, check};
@@ -11,8 +12,8 @@ use toolcell_install::digest::Digest;
 use toolcell_install::package::Package;
 
 use super::exit::{BadRequest, Stop};
+use super::show;
 use super::target::{self, Building, Target};
-use super::{runtime, show};
 
 /// A tool that was loaded and checked.
 pub(super) struct Published {
@@ -35,7 +36,7 @@ impl Published {
         let compilation = configured_compilation(home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(home, |settings| compilation.apply(settings))?;
         let file = target.locate(home, building)?;
-        let loaded = runtime()?.block_on(host.load_file(&file))?;
+        let loaded = Runtime::on_this_thread()?.block_on(host.load_file(&file))?;
         let bytes = read_component(&file)?;
         let digest = Digest::of(&bytes);
         if loaded.tools.iter().any(|tool| **tool.component() != *digest.to_string()) {

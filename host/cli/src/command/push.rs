@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_config::configured_registry;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::check::{Found, Severity};
@@ -19,7 +20,7 @@ use toolcell_install::verifier::Signer;
 use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, Published};
 use super::target::Building;
-use super::{reproduce, runtime, show, sign};
+use super::{reproduce, show, sign};
 
 /// When a component counts as created, because the time is a part of its digest: the same component has the same one.
 const CREATED: &str = "1970-01-01T00:00:00Z";
@@ -148,7 +149,7 @@ impl Push {
             true => Registries::foretold(&artifact),
             false => {
                 let registries = Registries::new(settings)?;
-                runtime()?.block_on(send(&registries, &to, &artifact, &attached, report))?
+                Runtime::on_this_thread()?.block_on(send(&registries, &to, &artifact, &attached, report))?
             }
         };
         report.digest = Some(pushed.digest);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Host, Loaded};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
@@ -15,7 +16,7 @@ use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};
 use super::serving::{self, Named};
 use super::target::{self, Building};
-use super::{runtime, show, surface};
+use super::{show, surface};
 
 /// Finds tools by words in their names, descriptions and hints, or by exact names. Exits with 0 also if it finds none.
 #[derive(Debug, Args)]
@@ -77,7 +78,7 @@ impl Search {
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let (named, settings) = self.named(&home)?;
         let (mut tools, mut typed, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let (mut unavailable, mut failed) = (Vec::new(), Vec::new());
         for (named, loaded) in runtime.block_on(load(&host, &home, &named)) {
             let chosen = loaded.and_then(|loaded| named.target.tools(&loaded)).unwrap_or_else(|refusal| {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use tokio::net::TcpListener;
+use toolcell_command::runtime::Runtime;
 use toolcell_core::policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
@@ -49,7 +50,7 @@ impl Serve {
         let (tokens, generated) = self.tokens()?;
         let worker = self.worker()?;
         self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
-        let runtime = serving::runtime()?;
+        let runtime = Runtime::on_all_processors()?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,
             Ready::Refused(exit) => return Ok(exit),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
@@ -16,7 +17,7 @@ use toolcell_install::source::Source;
 use zeroize::Zeroizing;
 
 use super::exit::{BadRequest, Exit, Stop};
-use super::{install, runtime, show, signed, wrap};
+use super::{install, show, signed, wrap};
 
 /// Signs a component with the user's own key.
 #[derive(Debug, Args)]
@@ -105,7 +106,7 @@ impl Sign {
         let home = Home::find()?;
         let key = self.key()?;
         let registries = install::registries(&home)?;
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let resolved = runtime.block_on(registries.resolve(reference))?;
         let (Some(manifest), Reference::Registry(to)) = (resolved.manifest, reference) else {
             return Err(Refusal::host_fault("an artifact of a registry has a manifest").into());

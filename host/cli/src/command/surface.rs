@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use toolcell::{Callee, Grants, Home, Host, Policy, Tool};
+use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
@@ -16,7 +17,7 @@ use toolcell_core::record::{SurfaceScope, ToolSurface, WithheldTool};
 use super::exit::{self, Exit, Stop};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
 use super::target;
-use super::{runtime, serving, show};
+use super::{serving, show};
 
 /// Shows which tools a server would list, defer, block and exclude, and why. No tool runs.
 #[derive(Debug, Args)]
@@ -92,7 +93,7 @@ impl ShowSurface {
         let Settings { grants, mut policy, layers, .. } = settings;
         let selection = config::selection(&layers, self.tool_budget, self.role.as_deref())?;
         let host = target::host(&home, |host| layers.compilation().apply(host))?;
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let offered = serving::offered(&self.tools, &layers, &mut policy, (&home, &host, &runtime))?;
         let mut known = HashSet::new();
         let tools = offered.into_iter().map(|offered| offered.tool);

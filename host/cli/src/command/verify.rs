@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{LayerOptions, Layers, identified};
 use toolcell_core::record::{Refusal, Timestamp};
 use toolcell_install::digest::Digest;
@@ -16,8 +17,8 @@ use toolcell_install::verifier::{Subject, Verdict};
 
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::install::{self, SourceOptions};
+use super::show;
 use super::signed::{self, Artifact};
-use super::{runtime, show};
 
 /// Says who signed a component, and whether the policy trusts the signer.
 #[derive(Debug, Args)]
@@ -99,7 +100,8 @@ impl Verify {
         let layers = Layers::read(&home, folder.as_deref(), &options)?;
         let verifier = SignatureVerifier::new(self.policy(layers.signers())?);
         let sources = install::sources(&home, &self.sources)?;
-        let mut artifact = runtime()?.block_on(signed::artifact(&reference, sources.of(&reference)?))?;
+        let mut artifact =
+            Runtime::on_this_thread()?.block_on(signed::artifact(&reference, sources.of(&reference)?))?;
         if let Some(file) = &self.signature {
             artifact.signatures = vec![beside::read(file)?];
         }

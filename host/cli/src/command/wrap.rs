@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded, Tool, read_component};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling};
 use toolcell_core::dialect::near;
 use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
@@ -17,7 +18,7 @@ use toolcell_core::record::Refusal;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
 use super::exit::{BadRequest, Exit, Stop};
-use super::{runtime, show, target};
+use super::{show, target};
 
 /// Maximum size of all WIT files that are read, in bytes.
 const WIT_BYTES_MAX: u64 = 8 << 20;
@@ -106,7 +107,7 @@ impl Wrap {
         let wrapped = self.wrapped(read_component(&self.file)?)?;
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
-        let loaded = runtime()?.block_on(host.load(&wrapped))?;
+        let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
             let shown = self.file.display();
             let message =

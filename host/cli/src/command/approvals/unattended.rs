@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use toolcell::{Callee, Cancellation, Held, Host, Kept, Loaded, Request};
+use toolcell_command::runtime::Runtime;
 use toolcell_config as config;
 use toolcell_core::catalog::pick;
 use toolcell_core::journal::Role;
@@ -15,7 +16,7 @@ use super::super::exit::Stop;
 use super::super::kept::close_sources;
 use super::super::options::{self, Settings};
 use super::super::tool_configs::ToolConfigs;
-use super::super::{call, hooks, runtime, surface, target};
+use super::super::{call, hooks, surface, target};
 use super::ApprovalCommands;
 
 impl ApprovalCommands {
@@ -37,7 +38,7 @@ impl ApprovalCommands {
             return Ok(None);
         };
         let host = target::host(&self.home, |settings| settings.approvals = true)?;
-        let ended = runtime()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
+        let ended = Runtime::on_this_thread()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
         Ok(ended)
     }
 
@@ -71,7 +72,7 @@ impl ApprovalCommands {
             settings.approvals = true;
             target::configure(settings, &layers, &request.limits);
         })?;
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
             call::interrupts(cancellation)?;
             hooks::add(&mut host, &self.home, &layers, &closed).await?;
@@ -105,7 +106,7 @@ impl ApprovalCommands {
             settings.journal = layers.journal();
             settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
         });
-        let (Ok(host), Ok(runtime)) = (host, runtime()) else { return Ok(()) };
+        let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else { return Ok(()) };
         runtime.block_on(async {
             match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
                 Ok(_) => host.check_edit(&kept.approval, edit).await,

@@ -20,6 +20,7 @@ use toolcell::{
     Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
     Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
+use toolcell_command::runtime::Runtime;
 use toolcell_config::Names;
 use toolcell_core::catalog::Surface;
 use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping, Extra};
@@ -187,7 +188,7 @@ impl Job<'_> {
         let questions = Questions::new(output);
         let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
-        let runtime = serving::runtime()?;
+        let runtime = Runtime::on_all_processors()?;
         let batched = runtime.block_on(async {
             let interrupt = Cancellation::new();
             call::interrupts(interrupt.clone())?;

@@ -13,6 +13,7 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolcell::{Home, Policy, read_component};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{LoadingState, Refusal};
@@ -25,7 +26,7 @@ use super::exit::{BadRequest, Exit, Stop};
 use super::options::{GrantOptions, LimitOptions};
 use super::serving::{self, Named};
 use super::target::{self, Building};
-use super::{runtime, show, wrap};
+use super::{show, wrap};
 
 /// Maximum size of the program in a bundle, in bytes: a build with debug information has 200 MiB.
 const PROGRAM_BYTES_MAX: u64 = 1 << 30;
@@ -211,7 +212,7 @@ impl Bundle {
         let home = Home::find()?;
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
-        let runtime = runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let mut parts = Parts { files: Vec::new(), targets: Vec::new(), tools: Vec::new() };
         let (mut known, mut offered) = (HashMap::<PathBuf, String>::new(), Vec::new());
         for named in serving::named(&self.tools, &Layers::default())? {

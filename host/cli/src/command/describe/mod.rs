@@ -10,12 +10,13 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Loaded};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{Names, configured_compilation};
 use toolcell_core::catalog::Tool;
 
 use super::exit::{self, BadRequest, Exit};
+use super::show;
 use super::target::{self, Building, Target};
-use super::{runtime, show};
 
 /// Shows the tools of a component: what they do, take, return and ask for, and how to call them.
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ impl Describe {
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let target = Target::named(&self.tool, &Names::here(&home, None));
-        let loaded = runtime()?.block_on(async {
+        let loaded = Runtime::on_this_thread()?.block_on(async {
             let component = target.locate(&home, Building::No)?;
             host.load_file(&component).await
         });

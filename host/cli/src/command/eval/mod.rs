@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use toolcell::{Cancellation, Refusal};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::duration;
 use toolcell_core::catalog::SCHEMA_STACK_BYTES;
 use toolcell_core::record::Timestamp;
@@ -79,7 +80,7 @@ impl Eval {
     }
 
     fn evaluate(&self, cases: &[EvalCase], trace: &Trace) -> anyhow::Result<Exit> {
-        super::runtime()?.block_on(async {
+        Runtime::on_this_thread()?.block_on(async {
             let cancellation = Cancellation::new();
             call::interrupts(cancellation.clone())?;
             let evaluated = async {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::runtime::Runtime;
 use toolcell::{Home, Loaded, Refusal, Tool};
+use toolcell_command::runtime::Runtime;
 use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, WITHOUT_FILES};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
@@ -21,7 +21,7 @@ use toolcell_install::store::{self, Store};
 use toolcell_install::words::Words;
 
 use super::super::exit::Stop;
-use super::super::{runtime, target};
+use super::super::target;
 use super::candidate::Want;
 use super::options::{PlaceOptions, SourceOptions};
 use super::parts;
@@ -84,7 +84,7 @@ impl Shop {
             store: Store::open(home.folder())?,
             sources: parts::sources(home, sources)?,
             verifier: parts::verifier(&layers),
-            runtime: runtime()?,
+            runtime: Runtime::on_this_thread()?,
             home: home.clone(),
             config,
             layers,

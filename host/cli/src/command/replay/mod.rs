@@ -14,6 +14,7 @@ use clap::Args;
 use serde_json::Value;
 use toolcell::record::{ArtifactUsage, Metered, Replay as ReplayOf, ReplayBlocker, Usage};
 use toolcell::{CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host, Limits, Loaded, Request, Tool};
+use toolcell_command::runtime::Runtime;
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::options::{ApprovalOptions, PolicyOptions, Settings};
@@ -99,7 +100,7 @@ impl Replay {
             settings.approvals = true;
             settings.approver = Some(ask::approver());
         })?;
-        let runtime = super::runtime()?;
+        let runtime = Runtime::on_this_thread()?;
         let replayed = runtime.block_on(async {
             let cancellation = Cancellation::new();
             call::interrupts(cancellation.clone())?;

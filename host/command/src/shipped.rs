@@ -7,7 +7,7 @@ const FOLDER: &str = "../share/toolcell/tools";
 
 /// Returns the component of the tool that `path` names. `None` if `path` is more than a name, if there is such a file, or
 /// if no tool of this name was shipped.
-pub(super) fn component(path: &Path) -> Option<PathBuf> {
+pub fn component(path: &Path) -> Option<PathBuf> {
     let mut parts = path.components();
     let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
     if path.symlink_metadata().is_ok() {
@@ -19,7 +19,7 @@ pub(super) fn component(path: &Path) -> Option<PathBuf> {
 }
 
 /// The names of the tools that were shipped, in their order.
-pub(super) fn names() -> Vec<String> {
+pub fn names() -> Vec<String> {
     let entries = folder().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let files =
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));

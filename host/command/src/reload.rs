@@ -10,7 +10,7 @@ use toolcell_server::{Providers, Server};
 use super::serving::{Components, Named};
 
 /// A reload of the tools of a server, which offers what it had before until the reload has ended.
-pub(super) struct Reload<'s> {
+pub struct Reload<'s> {
     server: &'s Server,
     /// The files that changed.
     changed: HashSet<&'s PathBuf>,
@@ -19,12 +19,12 @@ pub(super) struct Reload<'s> {
 }
 
 impl<'s> Reload<'s> {
-    pub(super) fn new(server: &'s Server, changed: &'s [PathBuf], components: &Components) -> Self {
+    pub fn new(server: &'s Server, changed: &'s [PathBuf], components: &Components) -> Self {
         Self { server, changed: changed.iter().collect(), known: components.values().cloned().collect() }
     }
 
     /// Tells which components are loaded now: those that changed, and those that are new.
-    pub(super) fn begins(&self, named: &[Named], components: &[PathBuf]) {
+    pub fn begins(&self, named: &[Named], components: &[PathBuf]) {
         let is_loaded = |component: &PathBuf| self.changed.contains(component) || !self.known.contains(component);
         let loaded = named.iter().zip(components).filter(|(_, component)| is_loaded(component));
         let names: BTreeSet<String> = loaded.map(|(tool, _)| tool.provider()).collect();
@@ -34,7 +34,7 @@ impl<'s> Reload<'s> {
     }
 
     /// Tells that the component of `tool` cannot be loaded. While the host is only too busy for it, it stays pending.
-    pub(super) fn failed(&self, tool: Option<&Named>, refusal: &Refusal) {
+    pub fn failed(&self, tool: Option<&Named>, refusal: &Refusal) {
         if refusal.class == ErrorClass::RateLimited {
             return;
         }
@@ -43,7 +43,7 @@ impl<'s> Reload<'s> {
     }
 
     /// Tells that nothing is loaded any more, because the reload failed.
-    pub(super) fn ends(&self) {
+    pub fn ends(&self) {
         let providers = Providers { pending: Vec::new(), ..self.server.providers() };
         self.server.tell_providers(providers);
     }

@@ -17,7 +17,7 @@ const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows compilations on standard error, if that is a terminal: a spinner while one runs, and then how long it took.
-pub(super) fn shown() -> Option<CompileWatch> {
+pub(crate) fn shown() -> Option<CompileWatch> {
     if !std::io::stderr().is_terminal() {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn shown() -> Option<CompileWatch> {
 }
 
 /// What is said of a component of `bytes` bytes while it is compiled.
-pub(super) fn running(bytes: usize) -> String {
+pub(crate) fn running(bytes: usize) -> String {
     let size = match bytes.saturating_mul(10) >> 20 {
         0..10 => format!("{} KiB", bytes.div_ceil(1 << 10)),
         tenths => format!("{}.{} MiB", tenths / 10, tenths % 10),

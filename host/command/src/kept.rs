@@ -15,7 +15,7 @@ use super::target::Target;
 
 /// Denies writing, in the grants of `settings`, to the folders `sources` and to the source folders of the tools and
 /// hooks that its files name. Returns everything that hooks may not change either.
-pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> Grants {
+pub fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> Grants {
     let mut kept = settings.layers.kept().clone();
     let own_grants = settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
     let writes = !settings.grants.write.is_empty() || own_grants.into_iter().any(|hook| !hook.grants.write.is_empty());
@@ -41,7 +41,7 @@ pub(super) fn close_sources(home: &Home, settings: &mut Settings, sources: &[Pat
 }
 
 /// The source folders among `targets`, as absolute paths, because another process reads them, too.
-pub(super) fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
+pub fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
     let folders = targets.into_iter().filter_map(Target::source_folder);
     folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).collect()
 }

@@ -4,7 +4,7 @@ use toolcell_core::record::{ErrorClass, Refusal, ToolResult};
 
 /// Exit codes, and what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
+pub enum Exit {
     Succeeded = 0,
     ToolFailed = 1,
     /// An unknown tool, wrong arguments, something that has to be set up first.
@@ -29,18 +29,18 @@ impl From<Exit> for ExitCode {
 /// A mistake of the caller that ends a command before any call.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct BadRequest(pub(super) String);
+pub struct BadRequest(pub String);
 
 /// Why a command does not go on: a refusal, which is data, or an error.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub enum Stop {
     Refused(Refusal),
     Failed(anyhow::Error),
 }
 
 impl Stop {
     /// Returns the refusal, or else fails with the error.
-    pub(super) fn refusal(self) -> anyhow::Result<Refusal> {
+    pub fn refusal(self) -> anyhow::Result<Refusal> {
         match self {
             Self::Refused(refusal) => Ok(refusal),
             Self::Failed(error) => Err(error),
@@ -67,21 +67,21 @@ impl From<anyhow::Error> for Stop {
 }
 
 /// The exit code of a command that ended in an error.
-pub(super) fn of_error(error: &anyhow::Error) -> Exit {
+pub fn of_error(error: &anyhow::Error) -> Exit {
     if error.is::<BadRequest>() { Exit::BadRequest } else { Exit::HostFault }
 }
 
-pub(super) fn of_result(result: &ToolResult) -> Exit {
+pub fn of_result(result: &ToolResult) -> Exit {
     result.error.as_ref().map_or(Exit::Succeeded, |error| of_error_code(error.error_class, &error.error_code))
 }
 
 /// The exit code of a refusal: that of a call that ends with it.
-pub(super) fn of_refusal(refusal: &Refusal) -> Exit {
+pub fn of_refusal(refusal: &Refusal) -> Exit {
     of_error_code(refusal.class, refusal.code)
 }
 
 /// The exit code of a command that was refused several things and went on: the highest.
-pub(super) fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit {
+pub fn of_refusals<'r>(refusals: impl IntoIterator<Item = &'r Refusal>) -> Exit {
     refusals.into_iter().map(of_refusal).max_by_key(|exit| *exit as u8).unwrap_or(Exit::Succeeded)
 }
 

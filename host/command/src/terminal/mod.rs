@@ -23,13 +23,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const EDIT_BYTES_MAX: u64 = 16 << 20;
 
 /// The terminal that this program runs in.
-pub(super) struct Terminal {
+pub struct Terminal {
     principal: String,
 }
 
 impl Terminal {
     /// Returns the terminal if a user can see the question and type an answer to it.
-    pub(super) fn if_there(principal: String) -> Option<Self> {
+    pub fn if_there(principal: String) -> Option<Self> {
         let seen = io::stdin().is_terminal() && io::stderr().is_terminal();
         // Reading would only stop a process in the background (SIGTTIN).
         let foreground = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
@@ -63,13 +63,13 @@ impl Respondent for Terminal {
 }
 
 /// Whether there is a terminal at which a question can be asked.
-pub(super) fn is_there() -> bool {
+pub fn is_there() -> bool {
     Terminal::if_there(String::new()).is_some() && Display::of_terminal().is_wide_enough()
 }
 
 /// Asks the user at the terminal `question`, after the rows that `fill` adds. Returns true only for a clear yes, and
 /// false without a terminal or on one that is too narrow.
-pub(super) fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
+pub fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
     let display = Display::of_terminal();
     if !is_there() {
         return false;

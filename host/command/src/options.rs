@@ -20,37 +20,37 @@ use super::retrying::RetryOptions;
 
 /// What a call gets, and what decides on it.
 #[derive(Clone, Debug, Args)]
-pub(super) struct CallOptions {
+pub struct CallOptions {
     #[command(flatten)]
-    pub(super) grants: GrantOptions,
+    pub grants: GrantOptions,
     #[command(flatten)]
-    pub(super) limits: LimitOptions,
+    pub limits: LimitOptions,
     #[command(flatten)]
-    pub(super) policy: PolicyOptions,
+    pub policy: PolicyOptions,
 }
 
 impl CallOptions {
     /// Merges these options and the files, as [`settings`] does.
-    pub(super) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
+    pub fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         settings(home, &self.grants, &self.limits, &self.policy)
     }
 }
 
 /// The options of a command that makes calls and ends with them.
 #[derive(Debug, Args)]
-pub(super) struct RunOptions {
+pub struct RunOptions {
     #[command(flatten)]
-    pub(super) call: CallOptions,
+    pub call: CallOptions,
     #[command(flatten)]
-    pub(super) retry: RetryOptions,
+    pub retry: RetryOptions,
     #[command(flatten)]
-    pub(super) approvals: ApprovalOptions,
+    pub approvals: ApprovalOptions,
 }
 
 /// Nothing is granted unless it is granted here; a tool gets what it declares and what is granted, both.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
-pub(super) struct GrantOptions {
+pub struct GrantOptions {
     /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     allow_read: Vec<String>,
@@ -97,12 +97,12 @@ pub(super) struct GrantOptions {
 }
 
 /// The options with which a bundle passes on the folders that its user chose.
-pub(super) const CHOSEN_READ: &str = "--chosen-read";
-pub(super) const CHOSEN_WRITE: &str = "--chosen-write";
+pub const CHOSEN_READ: &str = "--chosen-read";
+pub const CHOSEN_WRITE: &str = "--chosen-write";
 
 impl GrantOptions {
     /// Applies these options to the network settings.
-    pub(super) fn reach(&self, network: &mut NetworkSettings) {
+    pub fn reach(&self, network: &mut NetworkSettings) {
         network.extra_roots.clone_from(&self.tls_ca);
         if !self.name_server.is_empty() {
             network.resolver = Arc::new(SystemResolver::asking(self.name_server.clone()));
@@ -134,7 +134,7 @@ impl GrantOptions {
 
     /// These options as they would be typed on another machine. Fails if a value is not understood, or leads to a place
     /// that depends on the current folder.
-    pub(super) fn typed(&self) -> anyhow::Result<Vec<String>> {
+    pub fn typed(&self) -> anyhow::Result<Vec<String>> {
         let mut typed = Vec::new();
         let mut grants = Grants::default();
         if let Some((option, ..)) = self.chosen().next() {
@@ -190,7 +190,7 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
 /// What decides besides grants: the mode, and the files with rules.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Policy")]
-pub(super) struct PolicyOptions {
+pub struct PolicyOptions {
     /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
@@ -204,17 +204,17 @@ pub(super) struct PolicyOptions {
 
 impl PolicyOptions {
     /// Merges these options and the files, as [`settings`] does. The command line grants nothing.
-    pub(super) fn settings(&self, home: &Home) -> Result<Settings, Stop> {
+    pub fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         settings(home, &GrantOptions::default(), &LimitOptions::default(), self)
     }
 
     /// The file that `--config` names.
-    pub(super) fn named(&self) -> Option<&Path> {
+    pub fn named(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
     /// Whether no configuration file is read.
-    pub(super) fn reads_none(&self) -> bool {
+    pub fn reads_none(&self) -> bool {
         self.no_config
     }
 }
@@ -229,21 +229,21 @@ enum ModeWord {
 
 /// The settings of a call: the options of the command line and the configuration files of this folder.
 #[derive(Default)]
-pub(super) struct Settings {
-    pub(super) grants: Grants,
-    pub(super) limits: Limits,
-    pub(super) policy: Policy,
+pub struct Settings {
+    pub grants: Grants,
+    pub limits: Limits,
+    pub policy: Policy,
     /// The files themselves, for the sections that other modules read.
-    pub(super) layers: Layers,
+    pub layers: Layers,
     /// How long a question stays open; `None` if no file says.
-    pub(super) expire: Option<Duration>,
+    pub expire: Option<Duration>,
     /// Which tools can be selected.
-    pub(super) selection: Selection,
+    pub selection: Selection,
 }
 
 /// Merges the options and the files. A file that is not trusted or not valid is a refusal; an invalid option is a bad
 /// request.
-pub(super) fn settings(
+pub fn settings(
     home: &Home,
     grants: &GrantOptions,
     limits: &LimitOptions,
@@ -277,7 +277,7 @@ pub(super) fn settings(
 /// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
-pub(super) struct LimitOptions {
+pub struct LimitOptions {
     /// Wall time, such as 500ms, 5s, 2m [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
@@ -308,7 +308,7 @@ impl LimitOptions {
 
 impl LimitOptions {
     /// These options as they would be typed.
-    pub(super) fn typed(&self) -> Vec<String> {
+    pub fn typed(&self) -> Vec<String> {
         let &Self { timeout, fuel, memory, max_output, max_disk, max_artifact_bytes } = self;
         let numbers = [
             ("--fuel", fuel),
@@ -324,12 +324,12 @@ impl LimitOptions {
 }
 
 /// The environment variable that names the session if `--session` does not.
-pub(super) const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
+pub const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 
 /// What happens when the call needs an approval.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Approvals")]
-pub(super) struct ApprovalOptions {
+pub struct ApprovalOptions {
     /// How long the call waits for an approval, where it needs one [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     approval_timeout: Option<Duration>,
@@ -340,13 +340,13 @@ pub(super) struct ApprovalOptions {
 
 impl ApprovalOptions {
     /// The name of the session, where one is given.
-    pub(super) fn session(&self) -> Option<String> {
+    pub fn session(&self) -> Option<String> {
         let named = self.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
         named.filter(|name| !name.is_empty())
     }
 
     /// The terms of a call; `configured` is how long the configuration lets a question stay open.
-    pub(super) fn terms(&self, configured: Option<Duration>) -> Terms {
+    pub fn terms(&self, configured: Option<Duration>) -> Terms {
         Terms {
             expire: self.approval_timeout.or(configured).unwrap_or(EXPIRE_DEFAULT),
             session: self.session().map_or(Session::Terminal, Session::Named),
@@ -357,7 +357,7 @@ impl ApprovalOptions {
 }
 
 /// The shortest time in all files that a question may stay open; `None` if they do not say.
-pub(super) fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
+pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file).map_err(|error| {

@@ -20,7 +20,7 @@ use toolcell_core::record::{
 use super::exit::{self, Exit};
 
 /// Prints one line on standard error.
-pub(super) fn say(line: &str) {
+pub fn say(line: &str) {
     let terminal = io::stderr().is_terminal();
     let _ = writeln!(io::stderr(), "{}", emphasized(&printable(line, terminal), terminal && wants_colours()));
 }
@@ -37,7 +37,7 @@ fn emphasized(line: &str, colours: bool) -> Cow<'_, str> {
 }
 
 /// Whether a terminal gets colours, by the variables NO_COLOR and TERM.
-pub(super) fn wants_colours() -> bool {
+pub fn wants_colours() -> bool {
     wants_colours_by(variable)
 }
 
@@ -56,25 +56,25 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The number of columns for standard output; 78 if its width is unknown.
-pub(super) fn columns() -> usize {
+pub fn columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
     // One less, because a terminal may wrap a row that fills the last column.
     if columns == 0 { COLUMNS } else { columns - 1 }
 }
 
 /// Prints a refusal that is no result of a call, with the code that `toolcell explain` takes.
-pub(super) fn refused(refusal: &Refusal) {
+pub fn refused(refusal: &Refusal) {
     say(&format!("error: {} [{}]", refusal.message, refusal.code));
 }
 
 /// Prints what a refusal says to the operator alone: the last output of a tool that crashed while it was loaded.
-pub(super) fn detail(refusal: &Refusal) {
+pub fn detail(refusal: &Refusal) {
     refusal.detail.iter().flat_map(|detail| detail.lines()).for_each(|line| say(&format!("detail| {line}")));
 }
 
 /// Prints what became of a command that makes one thing: `record` as JSON, if that is wanted, or else the refusal, or else
 /// `made`, which names the thing. Returns the exit code.
-pub(super) fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &str) -> anyhow::Result<Exit> {
+pub fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &str) -> anyhow::Result<Exit> {
     refusal.into_iter().for_each(detail);
     let exit = refusal.map_or(Exit::Succeeded, exit::of_refusal);
     let printed = match (record, refusal) {
@@ -89,7 +89,7 @@ pub(super) fn outcome(refusal: Option<&Refusal>, record: Option<&Value>, made: &
 }
 
 /// Treats a broken pipe as success, because the reader wants no more.
-pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
+pub fn closed(error: io::Error) -> anyhow::Result<Exit> {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(Exit::Succeeded),
         _ => Err(error.into()),
@@ -98,7 +98,7 @@ pub(super) fn closed(error: io::Error) -> anyhow::Result<Exit> {
 
 /// How the result of a call is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// The content, for people.
     People,
     /// The `tool_result` record.
@@ -108,7 +108,7 @@ pub(super) enum Form {
 }
 
 /// Prints the result of a call, and returns the matching exit code.
-pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+pub fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let exit = exit::of_result(&record.result);
     let printed = match form {
         Form::People => {
@@ -127,7 +127,7 @@ pub(super) fn record(record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
 
 /// Prints the result of a call of a batch, and returns the matching exit code. Its grants are for all calls of the batch,
 /// so there are no notes on those that this one does not use.
-pub(super) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
+pub fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyhow::Result<Exit> {
     let exit = exit::of_result(&record.result);
     let printed = match form {
         Form::People => {
@@ -144,7 +144,7 @@ pub(super) fn record_of_batch(id: &str, record: &CallRecord, form: Form) -> anyh
 }
 
 /// Prints the context modifiers of a call of a batch that come after the results of all calls.
-pub(super) fn modifiers_of_batch(id: &str, modifiers: &[ContextModifier], form: Form) -> anyhow::Result<()> {
+pub fn modifiers_of_batch(id: &str, modifiers: &[ContextModifier], form: Form) -> anyhow::Result<()> {
     let printed = match form {
         Form::People => {
             let prefix = format!("{}: ", visible(id, Whitespace::WrittenOut));
@@ -180,7 +180,7 @@ fn whole(record: &CallRecord) -> io::Result<Value> {
 }
 
 /// A result that was read back from the disk, as it was printed when the call ended.
-pub(super) fn represent_again(result: &mut Value) {
+pub fn represent_again(result: &mut Value) {
     let read = ToolResult::deserialize(&*result).ok();
     if let Some(Ok(whole)) = read.as_ref().map(represented) {
         *result = whole;
@@ -208,7 +208,7 @@ fn write_lines(out: &mut impl Write, text: &str, prefix: &str) -> io::Result<()>
 }
 
 /// The notes of a decision: grants that give the call nothing.
-pub(super) fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
+pub fn notes(decision: &PermissionDecision) -> impl Iterator<Item = &str> {
     let notes = decision.extra.get("notes").and_then(|notes| notes.as_array());
     notes.into_iter().flatten().filter_map(|note| note.as_str())
 }
@@ -223,7 +223,7 @@ fn aside_notes(decisions: &[PermissionDecision]) {
 }
 
 /// Prints one line of JSON.
-pub(super) fn json(value: &impl serde::Serialize) -> io::Result<()> {
+pub fn json(value: &impl serde::Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json_for_terminals(&serde_json::to_string(value)?))?;
     out.flush()
@@ -310,25 +310,25 @@ fn block_text(block: &Content) -> String {
 }
 
 /// Escapes control, bidirectional and invisible characters for a terminal. A file or a pipe gets the text unchanged.
-pub(super) fn printable(text: &str, terminal: bool) -> String {
+pub fn printable(text: &str, terminal: bool) -> String {
     if terminal && guard!("terminal_escapes") { visible(text, Whitespace::Kept) } else { text.to_owned() }
 }
 
 /// The same JSON, safe for terminals: such characters occur in strings only, and JSON can escape them.
-pub(super) fn json_for_terminals(text: &str) -> Cow<'_, str> {
+pub fn json_for_terminals(text: &str) -> Cow<'_, str> {
     if guard!("terminal_escapes") { visible_json(text) } else { Cow::Borrowed(text) }
 }
 
 /// Returns the style of a line of progress, in the characters that the locale has; `None` for a template that cannot be
 /// parsed.
-pub(super) fn style(template: &str) -> Option<ProgressStyle> {
+pub fn style(template: &str) -> Option<ProgressStyle> {
     let style = ProgressStyle::with_template(template).ok()?;
     Some(if is_utf8(variable) { style } else { style.tick_chars("|/-\\ ").progress_chars("#-") })
 }
 
 /// Shows progress on standard error while a tool runs: a spinner, and a bar once the tool says how far it is. A terminal
 /// that cannot move its cursor (`TERM=dumb`) shows nothing.
-pub(super) struct Bar {
+pub struct Bar {
     bar: ProgressBar,
     /// The styles of a spinner and of a bar.
     styles: [ProgressStyle; 2],
@@ -338,7 +338,7 @@ pub(super) struct Bar {
 
 impl Bar {
     /// Returns a bar if standard error is a terminal.
-    pub(super) fn if_seen() -> Option<Arc<Self>> {
+    pub fn if_seen() -> Option<Arc<Self>> {
         if !io::stderr().is_terminal() {
             return None;
         }
@@ -346,7 +346,7 @@ impl Bar {
         Some(Arc::new(Self { bar: ProgressBar::new(100), styles, ticks: AtomicBool::new(false) }))
     }
 
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 

@@ -14,20 +14,20 @@ use super::show;
 use super::terminal::Terminal;
 
 /// The environment variable that names the caller for the record. The named caller cannot approve its own calls.
-pub(super) const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
+pub const ACTOR_VARIABLE: &str = "TOOLCELL_ACTOR";
 
 /// The name of the caller, if it is known.
-pub(super) fn actor() -> Option<String> {
+pub fn actor() -> Option<String> {
     std::env::var(ACTOR_VARIABLE).ok().filter(|actor| !actor.is_empty())
 }
 
 /// The name of the approver: the same name if it is set, else the system user.
-pub(super) fn principal() -> String {
+pub fn principal() -> String {
     actor().unwrap_or_else(|| format!("user:{}", rustix::process::getuid().as_raw()))
 }
 
 /// The user at the terminal; without a terminal, an announcement of how to answer from another process.
-pub(super) fn approver() -> Arc<dyn Approver> {
+pub fn approver() -> Arc<dyn Approver> {
     match Terminal::if_there(principal()) {
         Some(terminal) => Arc::new(terminal),
         None => Arc::new(Announcer(principal())),
@@ -35,12 +35,12 @@ pub(super) fn approver() -> Arc<dyn Approver> {
 }
 
 /// The user at the terminal, who also answers the questions of tools.
-pub(super) fn respondent() -> Option<Arc<dyn Respondent>> {
+pub fn respondent() -> Option<Arc<dyn Respondent>> {
     Some(Arc::new(Terminal::if_there(principal())?))
 }
 
 /// Prints on standard error what waits and how to answer it. For servers, whose terminal, if any, is their client's.
-pub(super) fn announce(prompt: &Prompt) {
+pub fn announce(prompt: &Prompt) {
     show::say(prompt.text());
     show::say(&elsewhere(prompt));
 }
@@ -64,7 +64,7 @@ impl Approver for Announcer {
 }
 
 /// How to answer from another process.
-pub(super) fn elsewhere(prompt: &Prompt) -> String {
+pub fn elsewhere(prompt: &Prompt) -> String {
     let id = prompt.invocation_id();
     format!("waiting for an answer: toolcell approvals approve {id}, or toolcell approvals deny {id}")
 }
@@ -72,26 +72,26 @@ pub(super) fn elsewhere(prompt: &Prompt) -> String {
 /// The data with which another process can repeat a request: its options as they were typed, without any values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Origin {
+pub struct Origin {
     /// The component's file.
-    pub(super) component: PathBuf,
+    pub component: PathBuf,
     /// The folder that relative paths start in.
-    pub(super) cwd: PathBuf,
-    pub(super) grants: GrantOptions,
-    pub(super) limits: LimitOptions,
-    pub(super) policy: PolicyOptions,
+    pub cwd: PathBuf,
+    pub grants: GrantOptions,
+    pub limits: LimitOptions,
+    pub policy: PolicyOptions,
     /// The source folders of the command's tools, which no tool may change.
-    pub(super) sources: Vec<PathBuf>,
+    pub sources: Vec<PathBuf>,
     /// The components of the tools that the tool may call.
     #[serde(default)]
-    pub(super) callable: Vec<PathBuf>,
+    pub callable: Vec<PathBuf>,
     /// The role of the callers, if the command line named it: it restricts which tools can be called.
     #[serde(default)]
-    pub(super) role: Option<String>,
+    pub role: Option<String>,
 }
 
 impl Origin {
-    pub(super) fn new(component: &Path, sources: &[PathBuf], options: &CallOptions) -> Self {
+    pub fn new(component: &Path, sources: &[PathBuf], options: &CallOptions) -> Self {
         let CallOptions { grants, limits, policy } = options.clone();
         Self {
             sources: sources.to_vec(),
@@ -106,23 +106,23 @@ impl Origin {
     }
 
     /// The stored form; `None` if a path is not Unicode, which cannot be stored.
-    pub(super) fn words(&self) -> Option<Arc<Value>> {
+    pub fn words(&self) -> Option<Arc<Value>> {
         serde_json::to_value(self).ok().map(Arc::new)
     }
 }
 
 /// The data of each tool of one command. It is the same but for the component, so only that is made for each: a server may
 /// have thousands of tools.
-pub(super) struct Origins(Option<Value>);
+pub struct Origins(Option<Value>);
 
 impl Origins {
-    pub(super) fn new(sources: &[PathBuf], options: &CallOptions, role: Option<&String>) -> Self {
+    pub fn new(sources: &[PathBuf], options: &CallOptions, role: Option<&String>) -> Self {
         let origin = Origin { role: role.cloned(), ..Origin::new(Path::new(""), sources, options) };
         Self(serde_json::to_value(origin).ok())
     }
 
     /// As [`Origin::words`], for the tool in the file `component`.
-    pub(super) fn words(&self, component: &Path) -> Option<Arc<Value>> {
+    pub fn words(&self, component: &Path) -> Option<Arc<Value>> {
         let mut words = self.0.clone()?;
         *words.get_mut("component")? = serde_json::to_value(absolute(component)).ok()?;
         Some(Arc::new(words))

@@ -14,7 +14,7 @@ use super::target::{Building, Target};
 
 /// Adds the hooks of `layers` to `host`; none of them may change what `kept` closes. A hook that cannot be loaded is
 /// reported on standard error, and blocks the calls that it guards.
-pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Grants) -> Result<(), BadRequest> {
+pub async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Grants) -> Result<(), BadRequest> {
     for layer in layers.files() {
         for (at, entry) in layer.file.hooks.iter().enumerate() {
             let component = locate(&path(layer, &entry.component), layer.source, home);
@@ -33,7 +33,7 @@ pub(super) async fn add(host: &mut Host, home: &Home, layers: &Layers, kept: &Gr
 }
 
 /// Resolves `word` relative to the folder of the file that names it.
-pub(super) fn path(layer: &Layer, word: &Path) -> PathBuf {
+pub fn path(layer: &Layer, word: &Path) -> PathBuf {
     layer.file.folder.join(word)
 }
 

@@ -21,14 +21,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The watched files, and their last states. A state is taken before its file is read: one that is taken later would
 /// hide a change between the two, and the server would keep what it read.
-pub(super) struct Watched(BTreeMap<PathBuf, Stamp>);
+pub struct Watched(BTreeMap<PathBuf, Stamp>);
 
 /// The state of a file: device, inode, size, and times; `None` if the file does not exist.
-pub(super) type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+pub(crate) type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl Watched {
     /// Watches the paths of the configuration files, and the trusted list.
-    pub(super) fn new(home: &Home, policy: &PolicyOptions) -> Self {
+    pub fn new(home: &Home, policy: &PolicyOptions) -> Self {
         let mut watched = Self(BTreeMap::new());
         policy.places(home).into_iter().for_each(|file| watched.add(file));
         watched.add(home.trusted());
@@ -36,7 +36,7 @@ impl Watched {
     }
 
     /// Watches the files of `layers`, and the components of their hooks.
-    pub(super) fn add_layers(&mut self, layers: &[Layer]) {
+    pub fn add_layers(&mut self, layers: &[Layer]) {
         for layer in layers {
             self.add(layer.file.path.clone());
             self.add(lock::beside(&layer.file.path));
@@ -45,23 +45,23 @@ impl Watched {
     }
 
     /// Watches one more file, before it is read. The others are not looked at, because there may be thousands.
-    pub(super) fn add(&mut self, file: PathBuf) {
+    pub fn add(&mut self, file: PathBuf) {
         let state = stamp(&file);
         self.add_stamped(file, state);
     }
 
     /// Watches a file that was in the state `state` before it was read. Of several states, the first one counts.
-    pub(super) fn add_stamped(&mut self, file: PathBuf, state: Stamp) {
+    pub fn add_stamped(&mut self, file: PathBuf, state: Stamp) {
         self.0.entry(file).or_insert(state);
     }
 
     /// Watches what `others` watches, too.
-    pub(super) fn add_all(&mut self, others: Self) {
+    pub fn add_all(&mut self, others: Self) {
         others.0.into_iter().for_each(|(file, state)| self.add_stamped(file, state));
     }
 
     /// Waits until a file has changed and its state is stable. The new state then counts as seen. Returns what changed.
-    pub(super) async fn changed(&mut self) -> Vec<PathBuf> {
+    pub async fn changed(&mut self) -> Vec<PathBuf> {
         let files: Arc<[PathBuf]> = self.0.keys().cloned().collect();
         let mut before = look(&files).await;
         loop {
@@ -93,7 +93,7 @@ async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
 }
 
 /// The state of a file now.
-pub(super) fn stamp(file: &Path) -> Stamp {
+pub(crate) fn stamp(file: &Path) -> Stamp {
     let state = std::fs::metadata(file).ok()?;
     let (device, inode, size) = (state.dev(), state.ino(), state.size());
     Some((device, inode, size, state.mtime(), state.mtime_nsec(), state.ctime(), state.ctime_nsec()))

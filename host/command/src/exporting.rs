@@ -8,7 +8,7 @@ use super::options::GrantOptions;
 use super::show;
 
 /// The telemetry of a command that ends with its calls. Sends what waits when it is dropped.
-pub(super) struct Exporting(pub(super) Option<Arc<Telemetry>>);
+pub struct Exporting(pub Option<Arc<Telemetry>>);
 
 impl Drop for Exporting {
     fn drop(&mut self) {
@@ -17,7 +17,7 @@ impl Drop for Exporting {
 }
 
 /// Starts what the files ask for. Without it, calls go on all the same.
-pub(super) fn start(layers: &Layers, grants: &GrantOptions, above: &'static str) -> Option<Arc<Telemetry>> {
+pub fn start(layers: &Layers, grants: &GrantOptions, above: &'static str) -> Option<Arc<Telemetry>> {
     let mut network = NetworkSettings::default();
     grants.reach(&mut network);
     let started = Telemetry::start(layers.telemetry(), network.extra_roots.as_deref(), above, show::say);
@@ -28,6 +28,6 @@ pub(super) fn start(layers: &Layers, grants: &GrantOptions, above: &'static str)
 }
 
 /// The listeners of a host with this telemetry.
-pub(super) fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {
+pub fn listeners(telemetry: Option<&Arc<Telemetry>>) -> Vec<Arc<dyn Listener>> {
     telemetry.map(|telemetry| Arc::<Telemetry>::clone(telemetry) as Arc<dyn Listener>).into_iter().collect()
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use toolcell::{
     Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms,
@@ -28,6 +27,7 @@ use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
+use super::runtime::Runtime;
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, Watched};
@@ -38,11 +38,11 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Which tools a server offers, and with what.
 #[derive(Debug, Args)]
-pub(super) struct Serving {
+pub struct Serving {
     /// An installed tool, a .wasm file, a folder of such files, or the source folder of a tool that is built; with #NAME for
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
-    pub(super) tools: Vec<String>,
+    pub tools: Vec<String>,
     /// How many tools are listed from the start [default: 125]; a client finds and loads the others through search_tools
     /// and load_tool
     #[arg(long, value_name = "N")]
@@ -54,7 +54,7 @@ pub(super) struct Serving {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) options: CallOptions,
+    pub options: CallOptions,
     /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
     /// what this machine has]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
@@ -70,10 +70,10 @@ pub(super) struct Serving {
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
     /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
     #[arg(skip)]
-    pub(super) compiles: watch::Sender<usize>,
+    pub compiles: watch::Sender<usize>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
-    pub(super) callers: usize,
+    pub callers: usize,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Never ask through the client: answers come from `toolcell approvals` alone
@@ -92,24 +92,24 @@ enum AwayWord {
 }
 
 /// A server, and the state that it takes to follow changes on disk.
-pub(super) struct Served {
-    pub(super) server: Arc<Server>,
-    pub(super) serving: Arc<Serving>,
-    pub(super) home: Home,
-    pub(super) components: Components,
-    pub(super) watched: Watched,
+pub struct Served {
+    pub server: Arc<Server>,
+    pub serving: Arc<Serving>,
+    pub home: Home,
+    pub components: Components,
+    pub watched: Watched,
 }
 
 /// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
 /// not built them.
-pub(super) type Components = HashMap<PathBuf, PathBuf>;
+pub type Components = HashMap<PathBuf, PathBuf>;
 
 /// One tool to offer, as it was named.
-pub(super) struct Named {
-    pub(super) target: Target,
+pub struct Named {
+    pub target: Target,
     /// How it was written, for messages.
-    pub(super) typed: String,
-    pub(super) timeout: Option<Duration>,
+    pub typed: String,
+    pub timeout: Option<Duration>,
     /// The folder of components that it was found in, if that was named, and its state before it was read.
     folder: Option<(PathBuf, Stamp)>,
 }
@@ -120,7 +120,7 @@ impl Named {
     }
 
     /// The name of its file or folder, for clients: they do not learn where it lies.
-    pub(super) fn provider(&self) -> String {
+    pub fn provider(&self) -> String {
         if self.target.is_installed() {
             return self.target.shown();
         }
@@ -129,14 +129,14 @@ impl Named {
     }
 
     /// Adds to the refusal which tool it is about.
-    pub(super) fn failed(&self, refusal: Refusal) -> Refusal {
+    pub fn failed(&self, refusal: Refusal) -> Refusal {
         let message = format!("{}: {}", self.typed, refusal.message);
         Refusal { message, ..refusal }
     }
 }
 
 /// Does what [`Named::failed`] does for the tool with the index `at`.
-pub(super) fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
+pub fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
     match named.get(at) {
         Some(named) => named.failed(refusal),
         None => refusal,
@@ -144,7 +144,7 @@ pub(super) fn failed(named: &[Named], at: usize, refusal: Refusal) -> Refusal {
 }
 
 /// Loads the tools that `typed` names, for a command that calls none, and names them in `policy`.
-pub(super) fn offered(
+pub fn offered(
     typed: &[String],
     layers: &Layers,
     policy: &mut Policy,
@@ -167,7 +167,7 @@ pub(super) fn offered(
 }
 
 impl Serving {
-    pub(super) fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
+    pub fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
         let store = CallStore {
             // For reading: the host of each offering has its own, which writes as its settings say.
@@ -192,7 +192,7 @@ impl Serving {
 
     /// Reads the current configuration files, and loads every tool that they or the command line name. Adds what it reads
     /// to `watched`, before it reads it, and tells `reload` how that goes.
-    pub(super) async fn assemble(
+    pub async fn assemble(
         &self,
         home: &Home,
         components: &mut Components,
@@ -292,7 +292,7 @@ impl Serving {
     /// Returns the `--config` option for the project's file if the tools come from it, or are installed beside it, because
     /// a client starts this program in another folder. Fails if the file is not trusted in its current state, because naming it implies
     /// trust.
-    pub(super) fn project_file(&self, names: &Names, folder: &Path) -> anyhow::Result<Vec<String>> {
+    pub fn project_file(&self, names: &Names, folder: &Path) -> anyhow::Result<Vec<String>> {
         let is_of_project = |tool: &String| names.is_of_project(tool.split('#').next().unwrap_or_default()).is_some();
         let is_needed = self.tools.is_empty() || self.tools.iter().any(is_of_project);
         if !is_needed || self.options.policy.named().is_some() || self.options.policy.reads_none() {
@@ -335,7 +335,7 @@ impl Serving {
 impl Served {
     /// Reloads the server when its files change. If the new state cannot be used, prints a warning and keeps the old
     /// offering.
-    pub(super) async fn follow(mut self) {
+    pub async fn follow(mut self) {
         loop {
             let changed = self.watched.changed().await;
             let reload = Reload::new(&self.server, &changed, &self.components);
@@ -373,7 +373,7 @@ impl Served {
 }
 
 /// The tools of the command line, else those of the files.
-pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
+pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
     let mut named = Vec::new();
     for typed in typed {
         named.extend(each(Target::named(typed, layers.names()), typed.clone(), None)?);
@@ -400,7 +400,7 @@ pub(super) fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Ref
 }
 
 /// Checks the settings in the files that are for servers. Does not load the tools that they name.
-pub(super) fn understands(layers: &Layers) -> Result<(), Refusal> {
+pub fn understands(layers: &Layers) -> Result<(), Refusal> {
     let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
     for (layer, entry) in entries {
         of_entry(layer, entry, layers.names())?;
@@ -470,14 +470,9 @@ fn unwritable(error: &std::io::Error) {
     show::say(&format!("warning: the records of calls cannot be written any more: {error}"));
 }
 
-/// Returns an async runtime with a thread per processor, so that calls run in parallel.
-pub(super) fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
-}
-
 /// Completes on SIGINT or SIGTERM. Signals count from this call on, not from the first poll, because a client may end
 /// the server as soon as it reads that it is ready. Must be called within a runtime.
-pub(super) fn interrupted() -> Interrupted {
+pub fn interrupted() -> Interrupted {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     Box::pin(async move {
@@ -491,7 +486,7 @@ pub(super) fn interrupted() -> Interrupted {
 
 /// Writes the remaining records, and leaves the rest to the end of the process: dropping the engine would only take
 /// time, and a guest's blocking read must not delay the exit.
-pub(super) fn finish(runtime: Runtime, server: Arc<Server>) {
+pub fn finish(runtime: Runtime, server: Arc<Server>) {
     runtime.shutdown_background();
     server.close();
     std::mem::forget(server);

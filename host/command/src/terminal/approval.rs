@@ -8,7 +8,7 @@ use toolcell::{Prompt, Reply};
 use toolcell_core::approval::{Sheet, pretty, visible_json};
 use toolcell_core::record::Input;
 
-use crate::command::ask::elsewhere;
+use crate::ask::elsewhere;
 
 use super::{Display, EDIT_BYTES_MAX, Keyboard, write};
 

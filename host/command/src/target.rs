@@ -18,9 +18,9 @@ use super::{folder, shipped, terminal};
 
 /// TOOL as it was typed: a path or an installed name, and the name of one of its tools.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
-    pub(super) path: PathBuf,
-    pub(super) name: Option<String>,
+pub struct Target {
+    pub path: PathBuf,
+    pub name: Option<String>,
     typed: String,
     /// What the name stands for, if it is that of an installed tool, or why it stands for nothing.
     installed: Option<Result<Found, Refusal>>,
@@ -29,7 +29,7 @@ pub(super) struct Target {
 impl Target {
     /// A target that may be the name of an installed tool. Such a name takes precedence over a path, because a file that
     /// a tool puts into the current folder must not take the place of what the user installed; `./NAME` is the path.
-    pub(super) fn named(typed: &str, names: &Names) -> Self {
+    pub fn named(typed: &str, names: &Names) -> Self {
         Self::installed(typed, |name| names.find(name)).unwrap_or_else(|| Self::parse(typed))
     }
 
@@ -45,7 +45,7 @@ impl Target {
     }
 
     /// A name of `[tools]` in the file of `layer`.
-    pub(super) fn declared(layer: &Layer, name: &str, names: &Names) -> Self {
+    pub fn declared(layer: &Layer, name: &str, names: &Names) -> Self {
         let config = &layer.file.path;
         let find = |name: &str| {
             Some(names.find_beside(config, name).unwrap_or_else(|| Err(config::not_installed(name, config))))
@@ -54,17 +54,17 @@ impl Target {
     }
 
     /// The installed tool that the target is, if it is one and can be used.
-    pub(super) fn found(&self) -> Option<&Found> {
+    pub fn found(&self) -> Option<&Found> {
         self.installed.as_ref()?.as_ref().ok()
     }
 
     /// Whether the target was typed as the name of an installed tool.
-    pub(super) fn is_installed(&self) -> bool {
+    pub fn is_installed(&self) -> bool {
         self.installed.is_some()
     }
 
     /// The target as a user names it, without one of its tools.
-    pub(super) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match &self.installed {
             Some(_) => self.typed.split('#').next().unwrap_or_default().to_owned(),
             None => self.path.display().to_string(),
@@ -72,7 +72,7 @@ impl Target {
     }
 
     /// Fails if the target is an installed tool, and what was loaded from the store is not what was installed.
-    pub(super) fn check(&self, loaded: &Loaded) -> Result<(), Refusal> {
+    pub fn check(&self, loaded: &Loaded) -> Result<(), Refusal> {
         let Some(found) = self.found() else { return Ok(()) };
         let expected = found.component.to_string();
         match loaded.tools.iter().find(|tool| **tool.component() != *expected) {
@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    pub(super) fn parse(typed: &str) -> Self {
+    pub fn parse(typed: &str) -> Self {
         let whole = Path::new(typed);
         let (path, name) = match typed.rsplit_once('#') {
             Some((path, name)) if !whole.exists() => (PathBuf::from(path), Some(name.to_owned())),
@@ -95,7 +95,7 @@ impl Target {
 
     /// Returns the component file. A source folder without an up-to-date build is built if `building` allows it, else
     /// refused.
-    pub(super) fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
+    pub fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
         match &self.installed {
             Some(Err(refusal)) => return Err(refusal.clone()),
             Some(Ok(found)) if !self.path.exists() => return Err(store::missing(&found.component)),
@@ -137,13 +137,13 @@ impl Target {
     }
 
     /// The source folder, if the path is one.
-    pub(super) fn source_folder(&self) -> Option<&Path> {
+    pub fn source_folder(&self) -> Option<&Path> {
         (!self.is_installed() && self.path.is_dir()).then_some(self.path.as_path())
     }
 
     /// Tells `policy` which files name the loaded component as one of their tools, because a rule of the same file may
     /// allow it by name.
-    pub(super) fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &Loaded) {
+    pub fn name(&self, policy: &mut Policy, entries: &EntryPaths, loaded: &Loaded) {
         let Some(component) = loaded.tools.first().map(|tool| tool.component()) else { return };
         // Most files name no tool: then nothing is looked up.
         if entries.0.iter().all(|(_, paths)| paths.is_empty()) {
@@ -156,7 +156,7 @@ impl Target {
     }
 
     /// The files that the target stands for: those of a folder of components, or its own path.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         match &self.installed {
             Some(Ok(found)) => return vec![found.file.clone()],
             // A file of that name is not what was installed.
@@ -168,13 +168,13 @@ impl Target {
     }
 
     /// The target of a `[[tool]]` entry: a tool that is installed beside the file of `layer`, or a path.
-    pub(super) fn of_entry(layer: &Layer, component: &str, names: &Names) -> Self {
+    pub fn of_entry(layer: &Layer, component: &str, names: &Names) -> Self {
         Self::installed(component, |name| names.find_beside(&layer.file.path, name))
             .unwrap_or_else(|| Self::parse(&layer.file.folder.join(component).to_string_lossy()))
     }
 
     /// Returns the selected tools: all of the component, or the one that was named.
-    pub(super) fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
+    pub fn tools(&self, loaded: &Loaded) -> Result<Vec<Arc<Tool>>, Refusal> {
         self.check(loaded)?;
         match self.name {
             None => Ok(loaded.tools.clone()),
@@ -183,7 +183,7 @@ impl Target {
     }
 
     /// Returns the one selected tool, for a call. Fails if there is none, or if the choice is ambiguous.
-    pub(super) fn choose(&self, loaded: &Loaded) -> Result<Callee, Refusal> {
+    pub fn choose(&self, loaded: &Loaded) -> Result<Callee, Refusal> {
         let tool = self.find(loaded)?;
         let callee = Callee::from(Arc::clone(&tool));
         Ok(match &self.name {
@@ -216,10 +216,10 @@ impl Target {
 }
 
 /// The files, and the paths to which the `[[tool]]` entries of each lead, resolved once for all tools of a command.
-pub(super) struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
+pub struct EntryPaths(Vec<(PathBuf, HashSet<PathBuf>)>);
 
 impl EntryPaths {
-    pub(super) fn of(layers: &Layers) -> Self {
+    pub fn of(layers: &Layers) -> Self {
         let paths = |layer: &Layer| {
             let names = layers.names();
             let targets = layer.file.tools.iter().map(|entry| Target::of_entry(layer, &entry.component, names));
@@ -235,7 +235,7 @@ const WHY_ROWS_MAX: usize = 4;
 
 /// Whether a source folder may be built, which runs its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Building {
+pub enum Building {
     /// Never: looking at a tool, or serving it, builds nothing.
     No,
     /// If the user at the terminal agrees.
@@ -282,7 +282,7 @@ fn building(folder: &Path) -> Vec<String> {
 }
 
 /// The refusal code for a source folder without an up-to-date build.
-pub(super) const NOT_BUILT: &str = "not_built";
+pub const NOT_BUILT: &str = "not_built";
 
 /// Returns the refusal of a source folder that must be built first.
 fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
@@ -296,7 +296,7 @@ fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
 }
 
 /// Builds the tool in `dir`, and reports the steps on standard error.
-pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
+pub fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
     let search = Search::new(Preference::from_env()?, home.cache());
     let mut settings = BuildSettings::new(search, home.builds());
     settings.target_dir = Some(home.compiling());
@@ -305,7 +305,7 @@ pub(super) fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
 }
 
 /// Returns a host for one command.
-pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
+pub fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow::Result<Host> {
     let mut settings = Host::builder().home(home.clone());
     settings.calls_at_once = 1;
     settings.pooled = false;
@@ -315,7 +315,7 @@ pub(super) fn host(home: &Home, change: impl FnOnce(&mut HostBuilder)) -> anyhow
 }
 
 /// Applies what the configuration files say of a host that runs calls with `limits`.
-pub(super) fn configure(host: &mut HostBuilder, layers: &Layers, limits: &Limits) {
+pub fn configure(host: &mut HostBuilder, layers: &Layers, limits: &Limits) {
     host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);
     layers.compilation().apply(host);
     host.journal = layers.journal();

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use toolcell::{Home, Limits};
 use toolcell_core::approval::EXPIRE_DEFAULT;
@@ -11,25 +10,26 @@ use toolcell_core::catalog::Surface;
 use toolcell_server::{ApprovalSettings, Away, Offering, Offers, Server};
 
 use super::exit::{self, Exit, Stop};
+use super::runtime::Runtime;
 use super::serving::{Components, Served, Serving};
 use super::watching::Watched;
 use super::{compiling, show, target};
 
 /// A server that is ready, or the exit code of a refusal that was printed on standard error.
-pub(super) enum Ready {
+pub enum Ready {
     Server(Served),
     Refused(Exit),
 }
 
 /// A server that may speak before it is ready.
-pub(super) enum Early {
+pub enum Early {
     Ready(Ready),
     Loading(Loading),
 }
 
 /// A server whose tools are still loaded, because a component is compiled.
-pub(super) struct Loading {
-    pub(super) server: Arc<Server>,
+pub struct Loading {
+    pub server: Arc<Server>,
     load: Load,
 }
 
@@ -46,13 +46,13 @@ struct Start {
 impl Serving {
     /// Loads the tools. Refuses to start if one of them is missing, because a server that lacks some of its tools would
     /// surprise.
-    pub(super) fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
+    pub fn server(self, runtime: &Runtime) -> anyhow::Result<Ready> {
         let (start, loaded) = runtime.block_on(Start::new(self)?.load());
         start.ready(loaded, runtime)
     }
 
     /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
-    pub(super) fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
+    pub fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
         let start = Start::new(self)?;
         let (serving, home) = (Arc::clone(&start.serving), start.home.clone());
         let mut compiles = serving.compiles.subscribe();
@@ -104,7 +104,7 @@ impl Start {
 impl Loading {
     /// Loads the tools, and then follows their changes. The receiver gets what ends the server if they cannot be loaded,
     /// and closes once they are.
-    pub(super) fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
+    pub fn spawn(self, runtime: &Runtime) -> oneshot::Receiver<anyhow::Result<Exit>> {
         let (fails, failed) = oneshot::channel();
         runtime.spawn(async move {
             let Self { server, load } = self;

@@ -9,7 +9,7 @@ use toolcell_config::{Layer, Layers, Names, ToolEntry};
 use super::target::{Building, Target};
 
 /// The entries that have a `config`.
-pub(super) struct ToolConfigs {
+pub struct ToolConfigs {
     home: Home,
     entries: Vec<Entry>,
 }
@@ -26,14 +26,14 @@ struct Entry {
 }
 
 impl ToolConfigs {
-    pub(super) fn of(home: &Home, layers: &Layers) -> Self {
+    pub fn of(home: &Home, layers: &Layers) -> Self {
         let entries = layers.files().iter().flat_map(|layer| layer.file.tools.iter().map(move |entry| (layer, entry)));
         let entries = entries.filter_map(|(layer, entry)| Entry::of(layer, entry, layers.names())).collect();
         Self { home: home.clone(), entries }
     }
 
     /// The one entry of a file.
-    pub(super) fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> Self {
+    pub fn of_entry(home: &Home, layer: &Layer, entry: &ToolEntry, names: &Names) -> Self {
         Self { home: home.clone(), entries: Entry::of(layer, entry, names).into_iter().collect() }
     }
 
@@ -42,7 +42,7 @@ impl ToolConfigs {
     /// # Errors
     ///
     /// Settings for a component that takes none, or that differ from others for the same tool, or are too large.
-    pub(super) fn give(&self, path: &Path, loaded: &Loaded) -> Result<(), Refusal> {
+    pub fn give(&self, path: &Path, loaded: &Loaded) -> Result<(), Refusal> {
         // Most files have no settings: then nothing is looked up.
         if self.entries.is_empty() {
             return Ok(());

@@ -12,14 +12,14 @@ use super::tool_configs::ToolConfigs;
 /// The named tools, and the files of their components, or why there are none. That matters only to a tool that calls
 /// others.
 #[derive(Default)]
-pub(super) struct Callables {
+pub struct Callables {
     tools: Vec<(Named, Result<PathBuf, Refusal>)>,
 }
 
 impl Callables {
     /// Finds the components of the tools `typed`, or of those of the files if there are none. If no call of a tool was
     /// granted, it looks for none. A source folder has to be built before.
-    pub(super) fn find(home: &Home, typed: &[String], layers: &Layers, grants: &Grants) -> Result<Self, Refusal> {
+    pub fn find(home: &Home, typed: &[String], layers: &Layers, grants: &Grants) -> Result<Self, Refusal> {
         let is_named = !typed.is_empty()
             || layers.files().iter().any(|layer| !layer.file.tools.is_empty() || !layer.file.declared.is_empty());
         if grants.tools.is_empty() || !is_named {
@@ -35,12 +35,12 @@ impl Callables {
     }
 
     /// The files of the components.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.tools.iter().filter_map(|(_, file)| file.as_deref().ok())
     }
 
     /// Loads the tools, if `caller` can call tools at all.
-    pub(super) async fn load(
+    pub async fn load(
         &self,
         host: &Host,
         caller: &Loaded,
@@ -62,6 +62,6 @@ impl Callables {
 }
 
 /// The targets of `typed`, whose sources no tool may change.
-pub(super) fn targets(typed: &[String], names: &Names) -> Vec<Target> {
+pub fn targets(typed: &[String], names: &Names) -> Vec<Target> {
     typed.iter().map(|typed| Target::named(typed, names)).collect()
 }

@@ -1,0 +1,43 @@
+use std::pin::{Pin, pin};
+
+use anyhow::Context;
+
+/// An executor whose loop and tasks are compiled here: they do not know the type of a future, which would otherwise
+/// bring a copy of each into the crate of every command.
+pub struct Runtime(tokio::runtime::Runtime);
+
+impl Runtime {
+    /// For a command that makes one call, which threads would only delay.
+    pub fn on_this_thread() -> anyhow::Result<Self> {
+        Self::built(&mut tokio::runtime::Builder::new_current_thread())
+    }
+
+    /// With a thread per processor, so that calls run in parallel.
+    pub fn on_all_processors() -> anyhow::Result<Self> {
+        Self::built(&mut tokio::runtime::Builder::new_multi_thread())
+    }
+
+    fn built(builder: &mut tokio::runtime::Builder) -> anyhow::Result<Self> {
+        builder.enable_all().build().map(Self).context("cannot start the runtime")
+    }
+
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut output = None;
+        self.drive(pin!(async { output = Some(future.await) }));
+        output.unwrap_or_else(|| unreachable!("a future has ended without an output"))
+    }
+
+    fn drive(&self, future: Pin<&mut dyn Future<Output = ()>>) {
+        self.0.block_on(future);
+    }
+
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(future);
+        self.0.spawn(future);
+    }
+
+    /// Does not wait for what still runs.
+    pub fn shutdown_background(self) {
+        self.0.shutdown_background();
+    }
+}
