@@ -11,18 +11,20 @@ use toolcell_core::record::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 7] = [
+const FREE_OF: [(&str, &[&str]); 8] = [
     ("toolcell-core", &["wasmtime", "hyper", "clap", "rmcp", "indicatif"]),
     ("toolcell-dialect", &["wasmtime", "hyper", "axum", "clap", "indicatif", "toolcell"]),
     ("toolcell-install", &["wasmtime", "clap", "rmcp", "indicatif"]),
     ("toolcell", &["clap", "rmcp", "indicatif", "rpassword"]),
     ("toolcell-config", &["clap", "rmcp", "axum", "indicatif", "toolcell_toolchain"]),
     ("toolcell-toolchain", &["clap", "rmcp", "axum", "indicatif", "rpassword", "toolcell_config"]),
+    ("toolcell-command", &["clap_complete", "clap_mangen"]),
     ("toolcell-server", &["clap", "indicatif", "toolcell_toolchain"]),
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 9] = ["cli", "config", "core", "dialect", "install", "sandbox", "server", "toolcell", "toolchain"];
+const CRATES: [&str; 10] =
+    ["cli", "command", "config", "core", "dialect", "install", "sandbox", "server", "toolcell", "toolchain"];
 
 #[test]
 fn the_core_executes_nothing_and_the_library_has_no_command_line() {

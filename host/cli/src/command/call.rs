@@ -1,5 +1,4 @@
 use std::path::{Path, PathBuf};
-// measured
 use std::sync::Arc;
 
 use anyhow::Context;

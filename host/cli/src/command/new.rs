@@ -1,5 +1,4 @@
 use std::io::Write;
-// measured
 use std::path::Path;
 
 use clap::Args;
