@@ -18,6 +18,10 @@ pub(super) struct Scratch {
     lock: OwnedFd,
 }
 
+/// Folders that are created for one call, before it is refused: other hosts would have to remove each in the moment before
+/// it is locked.
+const ATTEMPTS: usize = 100;
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = remove(&self.folder, &self.lock);
@@ -29,11 +33,15 @@ impl Scratch {
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         private::create_dir(parent)?;
         remove_abandoned(parent);
-        let closed = std::fs::Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("call-").rand_bytes(16).permissions(closed).tempdir_in(parent)?;
-        let lock = open(folder.path())?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { folder: folder.keep(), lock })
+        for _ in 0..ATTEMPTS {
+            let closed = std::fs::Permissions::from_mode(0o700);
+            let folder =
+                tempfile::Builder::new().prefix("call-").rand_bytes(16).permissions(closed).tempdir_in(parent)?;
+            if let Some(lock) = take(folder.path())? {
+                return Ok(Self { folder: folder.keep(), lock });
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
     }
 
     /// The folder's path; canonical if its parent's is.
@@ -56,6 +64,22 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 
 fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, FOLDER, Mode::empty())?)
+}
+
+/// Locks a folder that this host created; `None` if another host took it for abandoned before it was locked.
+fn take(folder: &Path) -> io::Result<Option<OwnedFd>> {
+    let lock = match open(folder) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    // It may have been locked, removed and unlocked meanwhile.
+    Ok(folder.exists().then_some(lock))
 }
 
 /// Removes the folders that no host has locked. One that cannot be removed is left to the next call.
@@ -146,6 +170,24 @@ mod tests {
         std::fs::write(path.join("draft"), "x").unwrap();
         drop(first);
         assert!(!path.exists() && second.path().is_dir());
+    }
+
+    #[test]
+    fn a_new_folder_that_another_host_takes_for_abandoned_is_replaced() {
+        let parent = tempfile::tempdir().unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_abandoned(parent.path());
+                }
+            });
+            let made: Vec<_> =
+                (0..3_000).map(|_| Scratch::make(parent.path()).map(|made| made.path().is_dir())).collect();
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            let wrong: Vec<_> = made.iter().filter(|made| !matches!(made, Ok(true))).collect();
+            assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), made.len(), wrong.first());
+        });
     }
 
     #[test]
