@@ -52,10 +52,6 @@ bench:
     cargo bench -p toolcell-cli --bench call
     cargo bench -p toolcell-cli --bench cli
 
-# The same of calls, compiled as the program of the packages is, which takes long
-bench-packages:
-    cd host/cli && "$(../../dist/compile --bench)" --bench
-
 # The attacks of the first set, once each, or those of TOOLCELL_ATTACKS=FS-1,CPU-1
 attacks:
     cargo test -p toolcell-cli --test toolcell -- hostile::the_first_set --ignored --nocapture

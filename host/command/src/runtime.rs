@@ -1,6 +1,7 @@
 use std::pin::{Pin, pin};
 
 use anyhow::Context;
+use toolcell_core::executor::BoxFuture;
 
 /// An executor whose loop and tasks are compiled here: they do not know the type of a future, which would otherwise
 /// bring a copy of each into the crate of every command.
@@ -32,7 +33,7 @@ impl Runtime {
     }
 
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
-        let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(future);
+        let future: BoxFuture<'static, ()> = Box::pin(future);
         self.0.spawn(future);
     }
 
