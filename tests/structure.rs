@@ -11,7 +11,7 @@ use toolcell_core::record::GUEST_BLOCKS;
 use crate::support::{own_schemas, root};
 
 /// A crate, and the crates that are in no build of it.
-const FREE_OF: [(&str, &[&str]); 8] = [
+const FREE_OF: [(&str, &[&str]); 9] = [
     ("toolcell-core", &["wasmtime", "hyper", "clap", "rmcp", "indicatif"]),
     ("toolcell-dialect", &["wasmtime", "hyper", "axum", "clap", "indicatif", "toolcell"]),
     ("toolcell-install", &["wasmtime", "clap", "rmcp", "indicatif"]),
@@ -19,12 +19,13 @@ const FREE_OF: [(&str, &[&str]); 8] = [
     ("toolcell-config", &["clap", "rmcp", "axum", "indicatif", "toolcell_toolchain"]),
     ("toolcell-toolchain", &["clap", "rmcp", "axum", "indicatif", "rpassword", "toolcell_config"]),
     ("toolcell-command", &["clap_complete", "clap_mangen"]),
+    ("toolcell-inspect", &["clap_complete", "clap_mangen", "rpassword"]),
     ("toolcell-server", &["clap", "indicatif", "toolcell_toolchain"]),
 ];
 
 /// The folders of the crates, below `host`.
-const CRATES: [&str; 10] =
-    ["cli", "command", "config", "core", "dialect", "install", "sandbox", "server", "toolcell", "toolchain"];
+const CRATES: [&str; 11] =
+    ["cli", "command", "config", "core", "dialect", "inspect", "install", "sandbox", "server", "toolcell", "toolchain"];
 
 #[test]
 fn the_core_executes_nothing_and_the_library_has_no_command_line() {

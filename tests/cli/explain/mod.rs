@@ -57,7 +57,7 @@ fn every_code_of_the_sources_has_a_page_and_every_page_a_code() {
     let known: BTreeSet<String> = pages.iter().map(|page| text(page, "code").to_owned()).collect();
     assert!(codes.len() > 200, "only {} codes were found", codes.len());
     let unexplained: Vec<_> = codes.difference(&known).map(|code| (code, emitted.codes.get(code))).collect();
-    assert!(unexplained.is_empty(), "add a page in host/cli/src/command/explain/pages: {unexplained:#?}");
+    assert!(unexplained.is_empty(), "add a page in host/inspect/src/explain/pages: {unexplained:#?}");
     let unused: Vec<&String> = known.difference(&codes).collect();
     assert!(unused.is_empty(), "no source emits the codes of these pages: {unused:?}");
     let mut wrong = Vec::new();

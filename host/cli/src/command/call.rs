@@ -1,10 +1,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::Args;
 use toolcell::{Callee, Cancellation, Home, Host, Limits, Listener, Policy, Request};
 use toolcell_command::runtime::Runtime;
+use toolcell_command::surface;
 use toolcell_config::Layers;
 use toolcell_core::executor::canceled;
 use toolcell_core::record::{AbortReason, Refusal};
@@ -17,7 +17,7 @@ use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, kept, saved, surface};
+use super::{hooks, input, interrupts, kept, saved};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ impl Call {
         let runtime = Runtime::on_this_thread()?;
         let record = runtime.block_on(async {
             let cancellation = Cancellation::new();
-            interrupts(cancellation.clone())?;
+            interrupts::cancel(cancellation.clone())?;
             tokio::select! {
                 biased;
                 () = cancellation.cancelled() => {}
@@ -185,24 +185,4 @@ async fn prepare(
         }
         tool = load => tool,
     }
-}
-
-/// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
-pub(super) fn interrupts(cancellation: Cancellation) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to interrupts")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to termination")?;
-    tokio::spawn(async move {
-        let reason = tokio::select! {
-            _ = interrupt.recv() => AbortReason::UserInterruption,
-            _ = terminate.recv() => AbortReason::RuntimeShutdown,
-        };
-        cancellation.cancel(reason);
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        std::process::exit(130);
-    });
-    Ok(())
 }

@@ -1,12 +1,9 @@
 //! The command line: one file per subcommand.
 
-mod approvals;
-mod artifact;
 mod batch;
 mod build;
 mod bundle;
 mod call;
-mod calls;
 mod check;
 mod client_servers;
 mod clients;
@@ -15,15 +12,10 @@ mod configuration;
 mod deferred_args;
 mod describe;
 mod doctor;
-mod eval;
-mod events;
-mod explain;
 mod export;
 mod exported;
-mod family;
 mod input;
 mod install;
-mod journal;
 mod man;
 mod mcp;
 mod new;
@@ -31,18 +23,15 @@ mod notes;
 mod policy;
 mod published;
 mod push;
-mod replay;
 mod reproduce;
 mod run;
 mod saved;
-mod schema;
 mod search;
 mod secret;
 mod serve;
 mod sign;
 mod signed;
 mod surface;
-mod trace;
 mod trust;
 mod verify;
 mod wrap;
@@ -54,8 +43,8 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deferred_args::DeferredArgs;
 use toolcell_command::exit::{self, Exit};
 use toolcell_command::{
-    ask, callable, exporting, folder, hooks, kept, options, serving, shipped, show, starting, target, terminal,
-    tool_configs,
+    ask, callable, exporting, folder, hooks, interrupts, kept, options, serving, shipped, show, starting, target,
+    terminal, tool_configs,
 };
 
 /// Runs untrusted tools: WebAssembly components in a sandbox, with limits, and with the permissions that you grant.
@@ -116,7 +105,7 @@ enum Command {
     /// Say what would be decided on a call and why, and trust a project's toolcell.toml
     Policy(DeferredArgs<policy::Policy>),
     /// See and answer what waits for an approval
-    Approvals(DeferredArgs<approvals::Approvals>),
+    Approvals(DeferredArgs<toolcell_inspect::Approvals>),
     /// Set, list and remove the secrets that tools' requests may carry
     Secret(DeferredArgs<secret::Secret>),
     /// Make many calls, in parallel where they cannot disturb each other
@@ -128,27 +117,27 @@ enum Command {
     /// Show which tools a caller can select, and why not the others
     Surface(DeferredArgs<surface::ShowSurface>),
     /// List the latest calls, and those that run
-    Calls(DeferredArgs<calls::Calls>),
+    Calls(DeferredArgs<toolcell_inspect::Calls>),
     /// Show what happened in one call
-    Show(DeferredArgs<calls::Show>),
+    Show(DeferredArgs<toolcell_inspect::Show>),
     /// Run a recorded call again, and say whether its output is the same
-    Replay(DeferredArgs<replay::Replay>),
+    Replay(DeferredArgs<toolcell_inspect::Replay>),
     /// Print the events of calls, also as they happen
-    Events(DeferredArgs<events::Events>),
+    Events(DeferredArgs<toolcell_inspect::Events>),
     /// Check the record of all calls
-    Journal(DeferredArgs<journal::Journal>),
+    Journal(DeferredArgs<toolcell_inspect::Journal>),
     /// Fetch what a reference in a record refers to
-    Artifact(DeferredArgs<artifact::Artifact>),
+    Artifact(DeferredArgs<toolcell_inspect::Artifact>),
     /// Print the calls of a session as a reasoning trace (agentool), and add steps of the agent to it
-    Trace(DeferredArgs<trace::Trace>),
+    Trace(DeferredArgs<toolcell_inspect::Trace>),
     /// Check the trace of an agent's run against eval cases
-    Eval(DeferredArgs<eval::Eval>),
+    Eval(DeferredArgs<toolcell_inspect::Eval>),
     /// Check and tidy the store of installed components
     Store(DeferredArgs<install::StoreCommand>),
     /// List, print and apply the JSON Schemas of what toolcell prints
-    Schema(DeferredArgs<schema::Schema>),
+    Schema(DeferredArgs<toolcell_inspect::Schema>),
     /// Explain an error code: what it means, its cause, and what to do
-    Explain(DeferredArgs<explain::Explain>),
+    Explain(DeferredArgs<toolcell_inspect::Explain>),
     /// Check what this machine has, and say how to fix what is missing
     Doctor(DeferredArgs<doctor::Doctor>),
     /// Print a script that completes commands and options in a shell

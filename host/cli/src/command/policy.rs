@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell::{CallExplanation, Explanation, Home, Request};
 use toolcell_command::runtime::Runtime;
+use toolcell_command::surface;
 use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::policy::{Capability, Placement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
@@ -13,7 +14,7 @@ use super::exit::{self, Exit, Stop};
 use super::options::{CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, kept, show, surface, trust};
+use super::{hooks, input, kept, show, trust};
 
 /// Looks at what decides on calls. No tool runs.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::{Home, Host, Loaded};
 use toolcell_command::runtime::Runtime;
+use toolcell_command::surface;
 use toolcell_config::{Layers, configured_compilation};
 use toolcell_core::find::{Finder, Query, RESULTS, RESULTS_MAX};
 use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
@@ -15,8 +16,8 @@ use toolcell_core::record::{Refusal, ToolSearchResult, UnavailableProvider};
 use super::exit::{self, BadRequest, Exit, Stop};
 use super::options::{PolicyOptions, Settings};
 use super::serving::{self, Named};
+use super::show;
 use super::target::{self, Building};
-use super::{show, surface};
 
 /// Finds tools by words in their names, descriptions and hints, or by exact names. Exits with 0 also if it finds none.
 #[derive(Debug, Args)]

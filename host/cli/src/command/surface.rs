@@ -1,17 +1,15 @@
-//! The surface of a command: which tools its calls can select. `toolcell surface` shows it.
+//! `toolcell surface`: which tools the calls of a server could select.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Write;
-use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use toolcell::{Callee, Grants, Home, Host, Policy, Tool};
+use toolcell::Home;
 use toolcell_command::runtime::Runtime;
+use toolcell_command::surface;
 use toolcell_config as config;
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::catalog::{Conditions, Selection, Surface};
 use toolcell_core::record::{SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{self, Exit, Stop};
@@ -41,29 +39,6 @@ pub(super) struct ShowSurface {
     grants: GrantOptions,
     #[command(flatten)]
     policy: PolicyOptions,
-}
-
-/// Builds the surface of `tools` for calls with these rules and grants.
-pub(super) async fn of(
-    host: &Host,
-    tools: Vec<Arc<Tool>>,
-    selection: Selection,
-    (policy, grants): (&Policy, &Grants),
-) -> Surface {
-    let missing = host.missing_secrets(grants).await;
-    Surface::build(tools, selection, &Conditions { policy, missing_secrets: &missing })
-}
-
-/// Has `callee` called through `surface`.
-pub(super) fn place(callee: Callee, surface: &Surface) -> Callee {
-    let refusal = surface.judge(callee.tool(), callee.name());
-    callee.on_surface(Arc::clone(surface.id()), refusal)
-}
-
-/// The tools that the tool of a call may call through `surface`, as far as it was granted them.
-pub(super) fn callable(surface: &Surface) -> Arc<HashMap<String, Option<Duration>>> {
-    let callable = surface.tools().filter(|(tool, standing)| surface.is_callable(tool, *standing));
-    Arc::new(callable.map(|(tool, _)| (tool.declaration().tool_id.clone(), None)).collect())
 }
 
 impl ShowSurface {
@@ -99,7 +74,7 @@ impl ShowSurface {
         let tools = offered.into_iter().map(|offered| offered.tool);
         let tools: Vec<_> = tools.filter(|tool| known.insert(tool.declaration().qualified_name())).collect();
         let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
-        let surface = runtime.block_on(of(&host, tools, selection, (&policy, &grants)));
+        let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
         let reason = "created: toolcell surface shows it";
         Ok(surface.record(&names, SurfaceScope::Task, host.producer(), reason))
     }

@@ -21,6 +21,7 @@ use toolcell::{
     Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
 use toolcell_command::runtime::Runtime;
+use toolcell_command::surface;
 use toolcell_config::Names;
 use toolcell_core::catalog::Surface;
 use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping, Extra};
@@ -35,7 +36,7 @@ use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{ask, call, hooks, kept, serving, surface};
+use super::{ask, hooks, interrupts, kept, serving};
 use questions::Questions;
 use tools::{Chosen, Tools};
 
@@ -191,7 +192,7 @@ impl Job<'_> {
         let runtime = Runtime::on_all_processors()?;
         let batched = runtime.block_on(async {
             let interrupt = Cancellation::new();
-            call::interrupts(interrupt.clone())?;
+            interrupts::cancel(interrupt.clone())?;
             tell_of_interrupt(interrupt.clone(), policy.interrupt);
             tokio::select! {
                 biased;

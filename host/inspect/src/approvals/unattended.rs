@@ -1,0 +1,154 @@
+//! Orphaned calls: calls whose process has exited.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use toolcell::{Callee, Cancellation, Held, Host, Kept, Loaded, Request};
+use toolcell_command::runtime::Runtime;
+use toolcell_config as config;
+use toolcell_core::catalog::pick;
+use toolcell_core::journal::Role;
+use toolcell_core::record::{CallRecord, InvocationId, Refusal};
+
+use super::ApprovalCommands;
+use crate::ask::Origin;
+use crate::exit::Stop;
+use crate::kept::close_sources;
+use crate::options::{self, Settings};
+use crate::tool_configs::ToolConfigs;
+use crate::{hooks, interrupts, surface, target};
+
+impl ApprovalCommands {
+    /// Gives a result to every orphaned call that was interrupted or has expired.
+    pub(super) fn close_unattended(&self) -> anyhow::Result<()> {
+        for id in self.journal.with(|store| store.unfinished())? {
+            if let Some(held) = self.journal.hold(id, Role::Runner)? {
+                self.close(id, held)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the call `id` if it cannot be resumed, and stores its result.
+    pub(super) fn close(&self, id: InvocationId, held: Held) -> anyhow::Result<Option<CallRecord>> {
+        // Read now that no other process handles the call, so what is stored no longer changes.
+        let Some(kept) = self.journal.with(|store| store.kept(id))?.filter(|kept| kept.result.is_none()) else {
+            held.retire();
+            return Ok(None);
+        };
+        let host = target::host(&self.home, |settings| settings.approvals = true)?;
+        let ended = Runtime::on_this_thread()?.block_on(host.close(request(&kept, Cancellation::new()), &kept, held));
+        Ok(ended)
+    }
+
+    /// Runs the approved call of `kept`, with its original options, in its original folder. Fails if it cannot be tried
+    /// from here, and releases `held` then.
+    pub(super) fn resume(&self, kept: &Kept, held: Held) -> anyhow::Result<CallRecord> {
+        let origin = kept.approval.plan.origin.clone().context("the call came through a door that is closed now")?;
+        let origin: Origin = serde_json::from_value(origin).context("cannot parse how the call was made")?;
+        std::env::set_current_dir(&origin.cwd)
+            .with_context(|| format!("go to the folder of the call, {}", origin.cwd.display()))?;
+        let cancellation = Cancellation::new();
+        let mut request = request(kept, cancellation.clone());
+        // The options of the call and the current files, so that what they deny by now stays denied.
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let mut settings = settings.map_err(|stop| match stop {
+            Stop::Refused(refusal) => failed(&refusal),
+            Stop::Failed(error) => error,
+        })?;
+        if origin.role.is_some() {
+            // Without its role, the call could select every tool, and the approver was not asked about that.
+            let role = origin.role.as_deref();
+            settings.selection = config::selection(&settings.layers, None, role).map_err(|refusal| failed(&refusal))?;
+        }
+        let closed = close_sources(&self.home, &mut settings, &origin.sources);
+        let Settings { grants, limits, policy, layers, selection, .. } = settings;
+        request.grants = Arc::new(grants);
+        request.policy = Arc::new(policy);
+        request.limits = limits;
+        let mut host = target::host(&self.home, |settings| {
+            origin.grants.reach(&mut settings.network);
+            settings.approvals = true;
+            target::configure(settings, &layers, &request.limits);
+        })?;
+        let runtime = Runtime::on_this_thread()?;
+        let record = runtime.block_on(async {
+            interrupts::cancel(cancellation)?;
+            hooks::add(&mut host, &self.home, &layers, &closed).await?;
+            let own = load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await?;
+            let tools = host.catalog().tools();
+            let surface = surface::of(&host, tools, selection, (&request.policy, &request.grants)).await;
+            request.offered = Some(surface::callable(&surface));
+            request.tool = surface::place(callee(&own, &kept.approval.plan.tool), &surface);
+            host.resume(request, kept, held).await.context("this host keeps no approvals")
+        })?;
+        runtime.shutdown_background();
+        std::mem::forget(host);
+        Ok(record)
+    }
+}
+
+impl ApprovalCommands {
+    /// Checks that the call of `kept` can run with `edit` instead of its arguments. Succeeds if the tool cannot be
+    /// loaded from here, because the process that runs the call decides.
+    pub(super) fn check_edit(&self, kept: &Kept, edit: &str) -> Result<(), String> {
+        let origin = kept.approval.plan.origin.clone().and_then(|origin| serde_json::from_value::<Origin>(origin).ok());
+        let Some(origin) = origin else { return Ok(()) };
+        // Files and relative paths are those of the call's folder, as when the call is resumed.
+        if std::env::set_current_dir(&origin.cwd).is_err() {
+            return Ok(());
+        }
+        let settings = options::settings(&self.home, &origin.grants, &origin.limits, &origin.policy);
+        let Ok(Settings { limits, layers, .. }) = settings else { return Ok(()) };
+        let host = target::host(&self.home, |settings| {
+            layers.compilation().apply(settings);
+            settings.journal = layers.journal();
+            settings.memory_bytes_max = settings.memory_bytes_max.max(limits.memory_bytes);
+        });
+        let (Ok(host), Ok(runtime)) = (host, Runtime::on_this_thread()) else { return Ok(()) };
+        runtime.block_on(async {
+            match load(&host, &origin, &ToolConfigs::of(&self.home, &layers)).await {
+                Ok(_) => host.check_edit(&kept.approval, edit).await,
+                Err(_) => Ok(()),
+            }
+        })
+    }
+}
+
+/// Loads the component of the call, which it returns, and those of the tools that the tool may call, with the settings of
+/// the current files.
+async fn load(host: &Host, origin: &Origin, configs: &ToolConfigs) -> anyhow::Result<Loaded> {
+    let own = load_one(host, &origin.component, configs).await.map_err(|refusal| failed(&refusal))?;
+    for component in &origin.callable {
+        load_one(host, component, configs).await.map_err(|refusal| failed(&refusal))?;
+    }
+    Ok(own)
+}
+
+async fn load_one(host: &Host, component: &Path, configs: &ToolConfigs) -> Result<Loaded, Refusal> {
+    let loaded = host.load_file(component).await?;
+    configs.give(component, &loaded)?;
+    Ok(loaded)
+}
+
+/// The tool `name` of the call's own component, because a tool of another one may have that name too.
+fn callee(own: &Loaded, name: &str) -> Callee {
+    match pick(&own.tools, name) {
+        Ok(Some(tool)) => Callee::from(tool).called(name),
+        // The call ends with the reason why the host finds no such tool, or one that was not asked about.
+        Ok(None) | Err(_) => name.into(),
+    }
+}
+
+fn failed(refusal: &Refusal) -> anyhow::Error {
+    anyhow::anyhow!("{} [{}]", refusal.message, refusal.code)
+}
+
+/// Returns a request without the options of the call: enough to end it.
+fn request(kept: &Kept, cancellation: Cancellation) -> Request {
+    let plan = &kept.approval.plan;
+    Request::new(plan.tool.as_str(), plan.model_input.as_str())
+        .actor(kept.approval.actor_ref.clone())
+        .cancellation(cancellation)
+}

@@ -1,0 +1,191 @@
+//! Lists calls, and shows one: what the journal knows of it.
+
+use std::io::Write;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell::Home;
+use toolcell_config::{configured_journal, duration};
+use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
+use toolcell_core::journal::{CallLog, CallQuery, CallSummary};
+use toolcell_core::record::{Status, Timestamp};
+
+use super::exit::{BadRequest, Exit};
+use super::{family, show};
+
+/// Maximum number of rows for one value.
+const ROWS_MAX: usize = 8;
+/// Maximum number of characters of the details of one event.
+const DETAILS_MAX: usize = 160;
+
+/// Lists the latest calls: those that run, and those that ended.
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// Only calls of this tool: its id, or the beginning of ids, such as 'files.*'
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<String>,
+    /// Only calls with this status: running, succeeded, failed, denied, blocked, canceled or timed_out
+    #[arg(long, value_parser = status)]
+    status: Option<Status>,
+    /// Only calls that began at most so long ago, such as 30m, or since a time, such as 2026-11-22T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = Since::from_str)]
+    since: Option<Since>,
+    /// Only calls of this caller
+    #[arg(long, value_name = "NAME")]
+    caller: Option<String>,
+    /// Only calls of this session: an MCP client's (mcp:..), one with a name (--session), or a run of toolcell (run:..)
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// How many calls
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows what happened in one call, in order of time.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The id of the call, or the end of it: `toolcell calls` lists them
+    id: String,
+    /// Print its record as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print only its progress, one JSON object a line, from the one with this sequence number on
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    progress_from: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    Ago(Duration),
+    Time(Timestamp),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time = || serde_json::from_value(Value::String(text.to_owned())).ok().map(Self::Time);
+        let wrong = || "give a time that has passed, such as 30m, or a moment, such as 2026-11-22T08:00:00Z".to_owned();
+        duration(text).ok().map(Self::Ago).or_else(time).ok_or_else(wrong)
+    }
+}
+
+fn status(text: &str) -> Result<Status, String> {
+    let wrong = || "no such status; say running, succeeded, failed, denied, blocked, canceled or timed_out".to_owned();
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|_| wrong())
+}
+
+/// The log of this user's calls. Its questions end the calls of killed processes before they answer.
+pub(super) fn log(home: &Home) -> anyhow::Result<CallLog> {
+    Ok(CallLog::new(home.calls(), home.calls_key(), configured_journal(home)?))
+}
+
+impl Calls {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let since = self.since.map(|since| match since {
+            Since::Ago(duration) => Timestamp::now().minus(duration),
+            Since::Time(time) => time,
+        });
+        let Self { tool, status, caller, session, .. } = self;
+        let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
+        let calls = log(&Home::find()?)?.calls(&query)?;
+        let text = match self.json {
+            true => format!("{}\n", json!({ "calls": calls })),
+            false if calls.is_empty() => "no calls\n".to_owned(),
+            false => calls.iter().map(row).collect(),
+        };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}
+
+/// One call in one row. The names come from tools and callers, so each stays in its row.
+fn row(call: &CallSummary) -> String {
+    let CallSummary { invocation_id, tool_id, status, error_code, elapsed_ms, created_at, .. } = call;
+    let elapsed = elapsed_ms.map_or_else(String::new, |ms| format!("{ms} ms"));
+    let error = error_code.as_ref().map(|code| format!("  {code}")).unwrap_or_default();
+    let row = format!("{invocation_id}  {created_at:.19}Z  {status:<9}  {elapsed:>9}  {tool_id}{error}");
+    visible(row.trim_end(), Whitespace::WrittenOut) + "\n"
+}
+
+impl Show {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let log = log(&Home::find()?)?;
+        let record = log.record(&self.id)?;
+        let unknown = || BadRequest(format!("no call has the id {}, or one that ends so: toolcell calls", self.id));
+        let mut record = record.ok_or_else(unknown)?;
+        if let Some(from) = self.progress_from {
+            return progress(&record, from).map(|()| Exit::Succeeded).or_else(show::closed);
+        }
+        if self.json {
+            if let Some(result) = record.get_mut("result") {
+                show::represent_again(result);
+            }
+            return show::json(&record).map(|()| Exit::Succeeded).or_else(show::closed);
+        }
+        let text = for_people(&log, &record);
+        std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+}
+
+/// Prints the progress of a call from the sequence number `from` on.
+fn progress(record: &Value, from: u64) -> std::io::Result<()> {
+    let said = record["progress"].as_array().into_iter().flatten();
+    let rest = said.filter(|update| update["sequence"].as_u64().is_some_and(|sequence| sequence >= from));
+    rest.into_iter().try_for_each(show::json)
+}
+
+/// The head, the calls around it, the events with the milliseconds since the call began, and the result.
+fn for_people(log: &CallLog, record: &Value) -> String {
+    let mut sheet = Sheet::new(show::columns());
+    let (invocation, result) = (&record["invocation"], &record["result"]);
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    sheet.host(&format!("call {}: {}", plain(&invocation["invocation_id"]), plain(&invocation["status"])));
+    sheet.value("tool", &word(&invocation["tool_id"]), ROWS_MAX);
+    if let Some(replayed) = invocation["replay_of"].as_str() {
+        sheet.value("replay of", replayed, 1);
+    }
+    if let Some(caller) = invocation["actor_ref"].as_str() {
+        sheet.value("caller", caller, ROWS_MAX);
+    }
+    if let Some(session) = invocation["session_ref"].as_str() {
+        sheet.value("session", session, ROWS_MAX);
+    }
+    sheet.value("arguments", &invocation["model_input"].to_string(), ROWS_MAX);
+    sheet.value("began", &word(&invocation["created_at"]), 1);
+    family::show(log, invocation, &mut sheet);
+    let began = time(&invocation["created_at"]);
+    for event in record["events"].as_array().into_iter().flatten() {
+        let at = time(&event["time"]).zip(began).map_or(0, |(at, began)| at.millis_since(began));
+        let details = event["data"].to_string();
+        let cut: String = details.chars().take(DETAILS_MAX).collect();
+        let dots = if cut.len() < details.len() { " .." } else { "" };
+        sheet.host(&format!("{at:>8} ms  {}", plain(&event["event_type"])));
+        sheet.aside(&format!("            {cut}{dots}"), 3);
+    }
+    if let Some(error) = result["error"].as_object() {
+        let of = |name: &str| error.get(name).map(plain).unwrap_or_default();
+        sheet.host(&format!("error: {} [{}]", of("error_class"), of("error_code")));
+        sheet.lines(error.get("message").and_then(Value::as_str).unwrap_or_default(), ROWS_MAX);
+    }
+    for block in result["model_facing_content"].as_array().into_iter().flatten() {
+        match block["text"].as_str() {
+            Some(text) => sheet.lines(text, ROWS_MAX),
+            None => sheet.lines(&visible_json(&block.to_string()), ROWS_MAX),
+        }
+    }
+    sheet.into_text()
+}
+
+/// A word of the host that was read back, without what could place other words on a terminal.
+fn plain(value: &Value) -> String {
+    visible(value.as_str().unwrap_or_default(), Whitespace::WrittenOut)
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    serde_json::from_value(value.clone()).ok()
+}

@@ -1,0 +1,165 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use toolcell_core::record::{ErrorClass, Recoverability, Refusal};
+use toolcell_dialect::http;
+
+use toolcell_command::exit::{self, Exit};
+
+/// What is known of an error code.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The code. A final `N` stands for a number: `exit_N` is the page of `exit_3`.
+    pub(super) code: &'static str,
+    pub(super) origins: &'static [Origin],
+    /// What happened.
+    pub(super) means: &'static str,
+    /// Why it happens.
+    pub(super) cause: &'static str,
+    /// What to do.
+    pub(super) remedy: &'static str,
+}
+
+/// Where a code comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A call, or a command that loads a tool: an error of this class.
+    Call(ErrorClass),
+    /// A request of the plain HTTP API: a problem with this status.
+    Api(u16),
+    /// `toolcell replay`.
+    Replay,
+    /// `toolcell schema validate`.
+    Document,
+    /// The clients for Python and JavaScript: an error of this class, which is no call's.
+    Client(ErrorClass),
+}
+
+impl Page {
+    /// Whether this is the page of `code`, as it is printed: with or without its class and brackets.
+    pub(super) fn is_of(&self, code: &str) -> bool {
+        match self.code.strip_suffix('N') {
+            Some(start) => code.strip_prefix(start).is_some_and(|rest| {
+                rest == "N" || (!rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+            }),
+            None => self.code == code,
+        }
+    }
+
+    /// Whether an error of `class` can have the code.
+    pub(super) fn has(&self, class: ErrorClass) -> bool {
+        self.origins
+            .iter()
+            .any(|origin| matches!(origin, Origin::Call(known) | Origin::Client(known) if *known == class))
+    }
+
+    /// The page as rows of a label and a text.
+    pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![("cause", self.cause.to_owned()), ("remedy", self.remedy.to_owned())];
+        let mut exits = BTreeSet::new();
+        for origin in self.origins {
+            exits.extend(origin.exit(self.code).map(|exit| exit as u8));
+            rows.extend(origin.rows(self.code));
+        }
+        let exits: Vec<String> = exits.into_iter().map(|exit| exit.to_string()).collect();
+        if !exits.is_empty() {
+            rows.push(("exit code", exits.join(", ")));
+        }
+        rows
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let origins: Vec<Value> = self.origins.iter().map(|origin| origin.json(self.code)).collect();
+        json!({
+            "code": self.code,
+            "means": self.means,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "origins": origins,
+        })
+    }
+}
+
+impl Origin {
+    /// The exit code of the command; `None` if no command ends with it.
+    fn exit(self, code: &'static str) -> Option<Exit> {
+        match self {
+            Self::Call(class) => Some(exit::of_refusal(&Refusal::new(class, code, ""))),
+            Self::Replay if code == "canceled_now" => Some(Exit::Canceled),
+            Self::Replay => Some(Exit::Refused),
+            Self::Document => Some(Exit::BadRequest),
+            Self::Api(_) | Self::Client(_) => None,
+        }
+    }
+
+    fn rows(self, code: &'static str) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Call(class) => {
+                let error = Refusal::new(class, code, "").to_error();
+                let retry = match error.retry.safe {
+                    true => "; a repetition does no harm if the tool changed nothing that lasts",
+                    false => "",
+                };
+                vec![("class", with_id(class)), ("retry", format!("{}{retry}", retry_words(error.recoverability)))]
+            }
+            Self::Api(status) => vec![("HTTP API", format!("status {status}"))],
+            Self::Replay => vec![("printed by", "toolcell replay".to_owned())],
+            Self::Document => vec![("printed by", "toolcell schema validate".to_owned())],
+            Self::Client(class) => {
+                vec![("class", with_id(class)), ("raised by", "the clients for Python and JavaScript".to_owned())]
+            }
+        }
+    }
+
+    fn json(self, code: &'static str) -> Value {
+        let exit_code = self.exit(code).map(|exit| exit as u8);
+        match self {
+            Self::Call(class) => {
+                let error = Refusal::new(class, code, "").to_error();
+                json!({
+                    "from": "call",
+                    "exit_code": exit_code,
+                    "http_status": http::status_of(&error),
+                    "error_class": class,
+                    "spec_id": spec_id(class),
+                    "recoverability": error.recoverability,
+                    "retry_safe": error.retry.safe,
+                })
+            }
+            Self::Api(status) => json!({ "from": "http_api", "exit_code": null, "http_status": status }),
+            Self::Replay => json!({ "from": "replay", "exit_code": exit_code }),
+            Self::Document => json!({ "from": "schema_validate", "exit_code": exit_code }),
+            Self::Client(class) => {
+                json!({ "from": "client", "exit_code": exit_code, "error_class": class, "spec_id": spec_id(class) })
+            }
+        }
+    }
+}
+
+/// The word for `class` in records.
+pub(super) fn name(class: ErrorClass) -> String {
+    serde_json::to_value(class).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The id of `class` in the specification: AT-EC-01 to AT-EC-22.
+pub(super) fn spec_id(class: ErrorClass) -> String {
+    let at = ErrorClass::ALL.iter().position(|known| *known == class).unwrap_or_default();
+    format!("AT-EC-{:02}", at + 1)
+}
+
+fn with_id(class: ErrorClass) -> String {
+    format!("{} ({})", name(class), spec_id(class))
+}
+
+fn retry_words(recoverability: Recoverability) -> &'static str {
+    match recoverability {
+        Recoverability::None => "the caller can do nothing",
+        Recoverability::RetrySame => "the same call",
+        Recoverability::RetryAfter => "the same call, after a while",
+        Recoverability::ChangeArguments => "with other arguments",
+        Recoverability::ChangeArgumentsOrPolicy => "with other arguments, or after the operator granted it",
+        Recoverability::DiscoverFirst => "after the tools were listed, or the schema loaded",
+        Recoverability::Reapprove => "with another approval",
+        Recoverability::SetupFirst => "after the set-up that the message names",
+    }
+}

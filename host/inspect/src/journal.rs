@@ -1,0 +1,50 @@
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcell::Home;
+
+use super::exit::Exit;
+use super::{calls, show};
+
+/// Checks the journal, which records every call.
+#[derive(Debug, Args)]
+pub struct Journal {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check that no record was edited, removed or reordered, and say where if one was; exit 1 if so
+    Verify {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Journal {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let Command::Verify { json } = self.command;
+        let log = calls::log(&Home::find()?)?;
+        // What a killed process left is no damage.
+        log.close_orphans()?;
+        let folder = log.dir().display().to_string();
+        let (exit, said, text) = match log.verify()? {
+            Ok(verified) => {
+                let text = format!(
+                    "{folder}: {} records in {} files are as they were written",
+                    verified.lines, verified.segments
+                );
+                (Exit::Succeeded, json!({ "folder": folder, "sound": true, "verified": verified }), text)
+            }
+            Err(damage) => {
+                let text = format!("{folder}: {damage}");
+                (Exit::ToolFailed, json!({ "folder": folder, "sound": false, "damage": damage }), text)
+            }
+        };
+        let text = if json { said.to_string() } else { text };
+        writeln!(std::io::stdout(), "{text}").map(|()| exit).or_else(show::closed)
+    }
+}

@@ -1,0 +1,30 @@
+//! The commands about calls that were made: they show, check, replay and export what happened, answer what waits for an
+//! approval, and explain what is printed.
+
+#[macro_use(guard)]
+extern crate toolcell_core;
+
+mod approvals;
+mod artifact;
+mod calls;
+mod eval;
+mod events;
+mod explain;
+mod family;
+mod journal;
+mod replay;
+mod schema;
+mod trace;
+
+use toolcell_command::{ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs};
+
+pub use approvals::Approvals;
+pub use artifact::Artifact;
+pub use calls::{Calls, Show};
+pub use eval::Eval;
+pub use events::Events;
+pub use explain::Explain;
+pub use journal::Journal;
+pub use replay::Replay;
+pub use schema::Schema;
+pub use trace::Trace;

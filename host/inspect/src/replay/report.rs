@@ -1,0 +1,131 @@
+//! What `toolcell replay` prints.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcell::record::{InvocationId, ReplayBlocker};
+use toolcell_core::approval::{Whitespace, legible, visible};
+
+use toolcell_command::exit::Exit;
+use toolcell_command::show;
+
+use super::compare::Difference;
+
+/// Why a call cannot be replayed, or why its replay says nothing.
+#[derive(Debug, Serialize)]
+pub(super) struct Blocked {
+    pub(super) code: ReplayBlocker,
+    message: String,
+}
+
+impl From<ReplayBlocker> for Blocked {
+    fn from(code: ReplayBlocker) -> Self {
+        Self { code, message: code.message().to_owned() }
+    }
+}
+
+impl Blocked {
+    /// `code`, with the value that caused it.
+    pub(super) fn with(code: ReplayBlocker, value: &str) -> Self {
+        Self { code, message: format!("{} ({})", code.message(), legible(value)) }
+    }
+
+    /// The refusal of a replay before its tool ran.
+    pub(super) fn refused(message: &str, error_code: &str) -> Self {
+        let code = ReplayBlocker::RefusedNow;
+        Self { code, message: format!("{}: {} [{error_code}]", code.message(), legible(message)) }
+    }
+}
+
+/// What a replay found.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Same,
+    Differs(Difference),
+    Blocked(Vec<Blocked>),
+}
+
+/// Result of the command.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// The call that was to be replayed.
+    pub(super) of: String,
+    /// The call that replayed it; `None` if there was none.
+    pub(super) replayed_as: Option<InvocationId>,
+    pub(super) outcome: Outcome,
+}
+
+impl Report {
+    pub(super) fn print(&self, as_json: bool) -> anyhow::Result<Exit> {
+        let exit = match &self.outcome {
+            Outcome::Same => Exit::Succeeded,
+            Outcome::Differs(_) => Exit::ToolFailed,
+            Outcome::Blocked(reasons) => match reasons.as_slice() {
+                [Blocked { code: ReplayBlocker::CanceledNow, .. }] => Exit::Canceled,
+                _ => Exit::Refused,
+            },
+        };
+        let printed = if as_json { show::json(&self.to_json()) } else { self.for_people() };
+        // The exit code is that of the replay even if the reader closed the pipe.
+        printed.map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+    }
+
+    fn to_json(&self) -> Value {
+        let verdict = match &self.outcome {
+            Outcome::Same => "same",
+            Outcome::Differs(_) => "differs",
+            Outcome::Blocked(_) => "not_replayable",
+        };
+        let mut report = json!({ "replay_of": self.of, "verdict": verdict });
+        if let Some(fields) = report.as_object_mut() {
+            fields.extend(self.replayed_as.map(|id| ("invocation_id".to_owned(), json!(id))));
+            match &self.outcome {
+                Outcome::Same => {}
+                Outcome::Differs(difference) => _ = fields.insert("difference".to_owned(), json!(difference)),
+                Outcome::Blocked(reasons) => _ = fields.insert("reasons".to_owned(), json!(reasons)),
+            }
+        }
+        report
+    }
+
+    /// Prints a verdict on standard output, and the reasons why there is none on standard error.
+    fn for_people(&self) -> io::Result<()> {
+        let of = visible(&self.of, Whitespace::WrittenOut);
+        let as_call = self.replayed_as.map(|id| format!(", replayed as {id}")).unwrap_or_default();
+        match &self.outcome {
+            Outcome::Same => writeln!(io::stdout(), "the output of {of} is the same{as_call}"),
+            Outcome::Differs(difference) => {
+                let mut out = io::stdout().lock();
+                writeln!(out, "the output of {of} differs{as_call}: {}", place(difference))?;
+                for (name, text) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
+                    let text = text.as_deref().map_or_else(|| "nothing".to_owned(), quoted);
+                    writeln!(out, "  {name}: {text}")?;
+                }
+                Ok(())
+            }
+            Outcome::Blocked(reasons) => {
+                for Blocked { code, message } in reasons {
+                    let code = json!(code);
+                    let code = code.as_str().unwrap_or_default();
+                    show::say(&format!("error: {of} cannot be replayed: {message} [{code}]"));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The place of a difference, in words. A pointer comes from a tool.
+fn place(difference: &Difference) -> String {
+    let block = difference.block.map(|block| format!(" block {block}")).unwrap_or_default();
+    let pointer = visible(&difference.pointer, Whitespace::WrittenOut);
+    let pointer = if pointer.is_empty() { pointer } else { format!(" {pointer}") };
+    let within = difference.line.zip(difference.byte).map(|(line, byte)| format!(", line {line}, byte {byte}"));
+    format!("{}{block}{pointer}{}", difference.part, within.unwrap_or_default())
+}
+
+/// What a tool wrote, in one row.
+fn quoted(text: &str) -> String {
+    visible(text, Whitespace::WrittenOut)
+}
