@@ -19,7 +19,7 @@ const FREE_OF: [(&str, &[&str]); 9] = [
     ("toolcell-config", &["clap", "rmcp", "axum", "indicatif", "toolcell_toolchain"]),
     ("toolcell-toolchain", &["clap", "rmcp", "axum", "indicatif", "rpassword", "toolcell_config"]),
     ("toolcell-command", &["clap_complete", "clap_mangen"]),
-    ("toolcell-inspect", &["clap_complete", "clap_mangen", "rpassword"]),
+    ("toolcell-inspect", &["clap_complete", "clap_mangen"]),
     ("toolcell-server", &["clap", "indicatif", "toolcell_toolchain"]),
 ];
 
