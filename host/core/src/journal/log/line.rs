@@ -9,9 +9,8 @@ use crate::secret::private_file::KEY_BYTES;
 
 /// Length of CHAIN with the space after it.
 const CHAIN_BYTES: usize = 65;
-/// Space that a new line has for its payload, in bytes: the record of most calls fits. More than 8 KiB for the whole line
-/// would be a block for which the allocator takes and gives back pages in each call.
-const PAYLOAD_BYTES: usize = 2 << 10;
+/// Space that a new line has for its payload, in bytes: the record of most calls fits.
+const PAYLOAD_BYTES: usize = 8 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
