@@ -397,7 +397,7 @@ fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
                 cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib", "--bins"]);
                 cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
                 cargo.args(["-p", "toolcell-config", "-p", "toolcell-dialect", "-p", "toolcell-server"]);
-                cargo.args(["-p", "toolcell-cli", "--"]);
+                cargo.args(["-p", "toolcell-command", "-p", "toolcell-inspect", "-p", "toolcell-cli", "--"]);
                 cargo
             }
         };

@@ -4,7 +4,8 @@ use anyhow::Context;
 use toolcell::Cancellation;
 use toolcell_core::record::AbortReason;
 
-/// The first interrupt cancels the call, so that it still ends in a result; the second one ends the program.
+/// Cancels at the first interrupt or termination, so that what runs still ends in a result. The second one ends the program
+/// with 130.
 pub fn cancel(cancellation: Cancellation) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to interrupts")?;

@@ -1,5 +1,4 @@
-//! The commands about calls that were made: they show, check, replay and export what happened, answer what waits for an
-//! approval, and explain what is printed.
+//! The commands for calls that are recorded, run or wait, and for schemas and error codes.
 
 #[macro_use(guard)]
 extern crate toolcell_core;

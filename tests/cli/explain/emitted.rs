@@ -20,7 +20,7 @@ use crate::support::root;
 /// Where errors are not those of toolcell: the interface of another host, whose codes its guests read.
 const FOREIGN: &str = "import/near.rs";
 /// The pages themselves.
-const PAGES: &str = "command/explain";
+const PAGES: &str = "inspect/src/explain";
 
 /// What the sources emit, and what cannot be followed.
 #[derive(Debug, Default)]
@@ -88,6 +88,8 @@ fn sources() -> Vec<Source> {
             }
         }
     }
+    assert!(root().join("host").join(PAGES).is_dir(), "the pages are not in {PAGES}");
+    assert!(sources.iter().any(|source| source.path.ends_with(FOREIGN)), "there is no {FOREIGN}");
     sources.retain(|source| !tests.contains(&source.path) && !source.path.ends_with(FOREIGN));
     assert!(sources.len() > 200, "only {} sources were found", sources.len());
     sources

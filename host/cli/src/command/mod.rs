@@ -1,4 +1,4 @@
-//! The command line: one file per subcommand.
+//! The command line, with one file for each subcommand that is not in `toolcell-inspect`.
 
 mod batch;
 mod build;
