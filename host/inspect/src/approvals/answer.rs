@@ -6,7 +6,7 @@ use toolcell_core::approval::legible;
 use toolcell_core::journal::{Given, Role};
 use toolcell_core::record::{Answer, ApprovalState, InvocationId, Timestamp};
 
-use toolcell_command::ask;
+use crate::ask;
 
 use super::super::exit::{BadRequest, Exit};
 use super::super::show::{self, Form};

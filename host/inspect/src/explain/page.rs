@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::{ErrorClass, Recoverability, Refusal};
 use toolcell_dialect::http;
 
-use toolcell_command::exit::{self, Exit};
+use crate::exit::{self, Exit};
 
 /// What is known of an error code.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use toolcell::record::{InvocationId, ReplayBlocker};
 use toolcell_core::approval::{Whitespace, legible, visible};
 
-use toolcell_command::exit::Exit;
-use toolcell_command::show;
+use crate::exit::Exit;
+use crate::show;
 
 use super::compare::Difference;
 

@@ -5,7 +5,7 @@ use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
 use toolcell_core::record::Timestamp;
 use toolcell_dialect::agentool::{Metrics, ReasoningTrace, Step, StepType, ToolResult, Word};
 
-use toolcell_command::show;
+use crate::show;
 
 use super::text;
 

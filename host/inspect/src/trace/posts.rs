@@ -18,8 +18,8 @@ use toolcell_core::record::{JSON_VALUES_MAX, SpanId, Timestamp, ToolInvocation, 
 use toolcell_dialect::agentool::Post;
 use toolcell_server::telemetry::Telemetry;
 
-use toolcell_command::exit::{BadRequest, Exit};
-use toolcell_command::show;
+use crate::exit::{BadRequest, Exit};
+use crate::show;
 
 /// Maximum size of the steps that are added at once, in bytes.
 const INPUT_BYTES_MAX: u64 = 1 << 20;
