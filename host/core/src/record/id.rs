@@ -16,6 +16,12 @@ fn next(now: Timestamp) -> Ulid {
     generator.generate_from_datetime(now.into()).unwrap_or_else(|overflow| overflow.commit_overflow_random())
 }
 
+/// The number that an id is.
+pub(crate) trait Bits {
+    fn bits(self) -> u128;
+    fn of_bits(bits: u128) -> Self;
+}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
@@ -33,6 +39,16 @@ macro_rules! ids {
             /// Generates an id for what happens `now`.
             pub fn at(now: Timestamp) -> Self {
                 Self(next(now))
+            }
+        }
+
+        impl Bits for $name {
+            fn bits(self) -> u128 {
+                self.0.into()
+            }
+
+            fn of_bits(bits: u128) -> Self {
+                Self(bits.into())
             }
         }
 
@@ -55,13 +71,6 @@ macro_rules! ids {
             }
         }
     )*};
-}
-
-impl InvocationId {
-    /// The id as a number.
-    pub(crate) fn bits(self) -> u128 {
-        self.0.into()
-    }
 }
 
 ids! {

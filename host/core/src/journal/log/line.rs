@@ -1,6 +1,8 @@
 //! One line of a segment: `CHAIN KIND ID PAYLOAD`, where CHAIN is a keyed hash of the chain of the line before it and of the
 //! hash of the rest of this line, in 64 hexadecimal digits, and PAYLOAD is JSON without line breaks.
 
+use std::cell::Cell;
+
 use blake3::Hash;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -11,6 +13,8 @@ use crate::secret::private_file::KEY_BYTES;
 const CHAIN_BYTES: usize = 65;
 /// Space that a new line has for its payload, in bytes: the record of most calls fits.
 const PAYLOAD_BYTES: usize = 8 << 10;
+/// Maximum size of the memory that a thread keeps for its next line, in bytes.
+const SPARE_BYTES_MAX: usize = 64 << 10;
 /// The ID of a line that is about no call.
 pub(super) const NO_CALL: &str = "-";
 
@@ -75,46 +79,78 @@ fn link(key: &Zeroizing<[u8; KEY_BYTES]>, before: &Hash, content: &Hash) -> Hash
     blake3::keyed_hash(key, &both)
 }
 
-/// A line without its chain. It is made, and its content hashed, before it is known which line it follows, because all calls
-/// of a process wait for each other from there on, and a line can have megabytes.
+/// A line that does not know yet which line it follows.
 pub(super) struct Unlinked {
     pub(super) kind: Kind,
     /// The line, with room for its chain.
     line: Vec<u8>,
-    /// The hash of what follows the chain.
-    content: Hash,
+}
+
+thread_local! {
+    /// The memory of a line of this thread that is no longer needed.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl Unlinked {
     /// A line with `payload`, which is JSON without line breaks.
     pub(super) fn of_text(kind: Kind, id: &str, payload: &str) -> Self {
-        let mut line = Self::begin(kind, id, payload.len());
+        let mut line = begin(Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload.len()), kind, id);
         line.extend_from_slice(payload.as_bytes());
-        Self::hashed(kind, line)
+        Self { kind, line }
     }
 
     /// A line with `payload` as JSON.
     pub(super) fn of(kind: Kind, id: &str, payload: &impl Serialize) -> serde_json::Result<Self> {
-        let mut line = Self::begin(kind, id, PAYLOAD_BYTES);
+        let mut spare = SPARE.take();
+        spare.clear();
+        spare.reserve(PAYLOAD_BYTES);
+        let mut line = begin(spare, kind, id);
         serde_json::to_writer(&mut line, payload)?;
-        Ok(Self::hashed(kind, line))
+        Ok(Self { kind, line })
     }
 
-    fn begin(kind: Kind, id: &str, payload_bytes: usize) -> Vec<u8> {
-        let mut line = Vec::with_capacity(CHAIN_BYTES + 4 + id.len() + payload_bytes);
-        line.resize(CHAIN_BYTES, b' ');
-        line.push(kind.letter() as u8);
-        line.push(b' ');
-        line.extend_from_slice(id.as_bytes());
-        line.push(b' ');
-        line
+    /// What follows the chain.
+    pub(super) fn content(&self) -> &[u8] {
+        self.line.get(CHAIN_BYTES..).unwrap_or_default()
     }
 
-    fn hashed(kind: Kind, line: Vec<u8>) -> Self {
-        let content = blake3::hash(line.get(CHAIN_BYTES..).unwrap_or_default());
-        Self { kind, line, content }
+    /// Hashes the content: before it is known which line it follows, because all calls of a process wait for each other
+    /// from there on, and a line can have megabytes.
+    pub(super) fn hashed(self) -> Hashed {
+        let content = blake3::hash(self.content());
+        Hashed { kind: self.kind, line: self.line, content }
     }
 
+    /// Leaves the memory to the next line of this thread.
+    pub(super) fn discard(self) {
+        spare(self.line);
+    }
+}
+
+fn spare(line: Vec<u8>) {
+    if line.capacity() <= SPARE_BYTES_MAX {
+        SPARE.set(line);
+    }
+}
+
+fn begin(mut line: Vec<u8>, kind: Kind, id: &str) -> Vec<u8> {
+    line.resize(CHAIN_BYTES, b' ');
+    line.push(kind.letter() as u8);
+    line.push(b' ');
+    line.extend_from_slice(id.as_bytes());
+    line.push(b' ');
+    line
+}
+
+/// A line without its chain.
+pub(super) struct Hashed {
+    pub(super) kind: Kind,
+    line: Vec<u8>,
+    /// The hash of what follows the chain.
+    content: Hash,
+}
+
+impl Hashed {
     /// Returns the line that follows `before`, with its line break, and its chain.
     pub(super) fn after(self, before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> (Vec<u8>, Hash) {
         let mut line = self.line;
@@ -125,6 +161,27 @@ impl Unlinked {
         line.push(b'\n');
         (line, chain)
     }
+}
+
+/// Adds the line with `content` that follows `before` to `lines`. Returns its chain.
+pub(super) fn add(lines: &mut Vec<u8>, content: &[u8], before: &Hash, key: &Zeroizing<[u8; KEY_BYTES]>) -> Hash {
+    let chain = link(key, before, &blake3::hash(content));
+    lines.extend_from_slice(chain.to_hex().as_bytes());
+    lines.push(b' ');
+    lines.extend_from_slice(content);
+    lines.push(b'\n');
+    chain
+}
+
+/// Bytes of the line with `content`.
+pub(super) fn length(content: &[u8]) -> u64 {
+    (CHAIN_BYTES + content.len() + 1) as u64
+}
+
+/// The call that a line with `content` is about.
+pub(super) fn id(content: &[u8]) -> Option<&str> {
+    let id = str::from_utf8(content).ok()?.split(' ').nth(1)?;
+    Some(id).filter(|id| *id != NO_CALL)
 }
 
 /// A line that was read.
@@ -166,8 +223,8 @@ mod tests {
         let (key, id, payload) =
             (Zeroizing::new([7; KEY_BYTES]), "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({ "a": "b\n c" }));
         let first = beginning(&key, 1);
-        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload).unwrap().after(&first, &key);
-        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string()).after(&first, &key);
+        let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload).unwrap().hashed().after(&first, &key);
+        let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string()).hashed().after(&first, &key);
         assert_eq!(bytes, same);
         let line = Line::read(bytes.strip_suffix(b"\n").unwrap()).unwrap();
         assert_eq!((line.kind, line.id, line.payload), (Kind::Ended, id, payload.to_string().as_str()));

@@ -17,12 +17,15 @@
 mod derive;
 mod events;
 mod fold;
+mod front;
 mod index;
 mod known;
 mod line;
 mod notes;
 mod numbers;
 mod orphan;
+mod prune;
+mod ring;
 mod scan;
 mod segment;
 #[cfg(test)]
@@ -30,12 +33,13 @@ mod tests;
 mod verify;
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::json;
 use zeroize::Zeroizing;
 
 use crate::executor::BoxFuture;
@@ -45,8 +49,9 @@ use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
 use fold::{FoldedEnd, FoldedStart};
+use front::{Front, Pace};
 pub use index::{CallQuery, CallSummary};
-use line::{Kind, Unlinked};
+use line::{Hashed, Kind, Unlinked};
 use notes::{Followed, Notes};
 pub(super) use notes::{Noted, Noting};
 use segment::Segment;
@@ -145,6 +150,10 @@ struct Inner {
     key_file: PathBuf,
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
+    /// Locked after the writer, and while no line is written.
+    front: Mutex<Option<Front>>,
+    /// Whether a thread removes segments.
+    is_pruned: AtomicBool,
     notes: Arc<Notes>,
     followed: Followed,
 }
@@ -155,6 +164,7 @@ struct Writer {
     current: Segment,
     /// Full ones, with calls that still run.
     full: Vec<Segment>,
+    pace: Pace,
 }
 
 impl Writer {
@@ -176,6 +186,12 @@ impl std::fmt::Debug for Inner {
     }
 }
 
+impl Inner {
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl CallLog {
     /// A log in the folder `dir`; the key in `key_file` links its lines. Both are created when the first call is written.
     pub fn new(dir: PathBuf, key_file: PathBuf, settings: LogSettings) -> Self {
@@ -184,6 +200,8 @@ impl CallLog {
             key_file,
             settings,
             writer: Mutex::new(None),
+            front: Mutex::new(None),
+            is_pruned: AtomicBool::new(false),
             notes: Arc::default(),
             followed: Followed::default(),
         }))
@@ -297,21 +315,32 @@ impl CallLog {
     /// Appends a line. Returns the file if it has to reach the disk.
     fn append(&self, kind: Kind, id: Option<InvocationId>, payload: &impl Serialize) -> Result<Option<File>, LogError> {
         let name = id.map_or_else(|| line::NO_CALL.to_owned(), |id| id.to_string());
-        let unlinked = Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
-        let mut kept = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = Unlinked::of(kind, &name, payload).map_err(|error| self.failed("write", &error))?;
+        if self.0.push(kind, id, &line) {
+            line.discard();
+            return Ok(None);
+        }
+        self.write(id, line.hashed())
+    }
+
+    /// Appends a line to a segment.
+    fn write(&self, id: Option<InvocationId>, line: Hashed) -> Result<Option<File>, LogError> {
+        let (kind, failed) = (line.kind, |error: io::Error| self.failed("write", &error));
+        let mut kept = self.0.writer();
         let writer = match &mut *kept {
             Some(writer) => writer,
             none => none.insert(self.begin()?),
         };
+        let ring = self.0.land(writer).map_err(failed)?;
         if writer.must_move(kind, id) {
             self.move_on(writer)?;
         }
         let at = id.and_then(|id| writer.full_of(id));
-        let Writer { key, current, full } = writer;
+        let Writer { key, current, full, .. } = writer;
         let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
-        segment.add(key, unlinked).map_err(|error| self.failed("write", &error))?;
+        segment.add(key, line).map_err(failed)?;
         let file = match self.0.settings.flush && kind != Kind::Noted {
-            true => Some(segment.file().map_err(|error| self.failed("write", &error))?),
+            true => Some(segment.file().map_err(failed)?),
             false => None,
         };
         match (kind, id) {
@@ -320,6 +349,7 @@ impl CallLog {
             _ => {}
         }
         full.retain(|segment| !segment.open.is_empty());
+        self.0.lift(writer, ring);
         Ok(file)
     }
 
@@ -327,8 +357,8 @@ impl CallLog {
     fn begin(&self) -> Result<Writer, LogError> {
         let key = self.key()?;
         let mut current = self.take(&key)?;
-        self.prune(&key, &mut current)?;
-        Ok(Writer { key, current, full: Vec::new() })
+        self.prune_into(&key, &mut current)?;
+        Ok(Writer { key, current, full: Vec::new(), pace: Pace::new(self.0.settings.flush) })
     }
 
     /// Takes the next segment. The full one stays locked while calls of it run, because to other processes its open calls
@@ -339,30 +369,16 @@ impl CallLog {
         if !full.open.is_empty() {
             writer.full.push(full);
         }
-        self.prune(&writer.key, &mut writer.current)
+        // No call of a busy process waits for the disk.
+        match writer.pace.is_served() {
+            true => self.prune_aside(writer.key.clone()),
+            false => self.prune_into(&writer.key, &mut writer.current)?,
+        }
+        Ok(())
     }
 
     fn take(&self, key: &Key) -> Result<Segment, LogError> {
         Segment::take(&self.0.dir, key).map_err(|error| self.failed("write", &error))
-    }
-
-    /// Removes what is too old or too much. Writes down in `current` what is removed, before it is: a process that is killed
-    /// in between must not leave a gap that looks like a forgery.
-    fn prune(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
-        let failed = |error: std::io::Error| self.failed("write", &error);
-        let surplus = segment::surplus(&self.0.dir, &self.0.settings).map_err(failed)?;
-        if surplus.is_empty() {
-            return Ok(());
-        }
-        let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
-        let removed = verify::with_earlier(&self.0.dir, key, &numbers).map_err(failed)?;
-        let removed = json!({ "removed_segments": removed }).to_string();
-        let written = current.append(key, Kind::Pruned, line::NO_CALL, &removed);
-        // A removal that survives a power failure without its line would count as damage.
-        let written = written.and_then(|()| current.file()?.sync_data());
-        surplus.into_iter().try_for_each(segment::Surplus::remove).map_err(failed)?;
-        // A full disk has room for the line once they are gone.
-        written.or_else(|_| current.append(key, Kind::Pruned, line::NO_CALL, &removed)).map_err(failed)
     }
 
     fn key(&self) -> Result<Key, LogError> {

@@ -18,6 +18,7 @@ impl CallLog {
     ///
     /// The log cannot be read.
     pub fn scan(&self, text: &str, mut seen: impl FnMut(&Value) -> ControlFlow<()>) -> Result<(), LogError> {
+        self.gather()?;
         let sizes = segment::sizes(self.dir()).map_err(|error| self.failed("read", &error))?;
         for (number, _) in sizes {
             // Pruned at this moment.

@@ -15,7 +15,8 @@ use serde_json::json;
 use crate::private;
 use crate::record::InvocationId;
 
-use super::line::{self, Kind, Line, NO_CALL, Unlinked};
+use super::line::{self, Hashed, Kind, Line, NO_CALL, Unlinked};
+use super::ring::Left;
 use super::{Key, LogSettings, orphan};
 
 /// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
@@ -34,6 +35,7 @@ pub(super) const LINE_BYTES_MAX: u64 = 256 << 20;
 /// The segment that this process writes. Its lock ends with the process.
 #[derive(Debug)]
 pub(super) struct Segment {
+    pub(super) number: u64,
     file: File,
     chain: Hash,
     bytes: u64,
@@ -102,7 +104,7 @@ impl Segment {
             // Another process may have created the same segment at this moment.
             if file.try_lock().is_ok() && file.metadata()?.len() == 0 {
                 let chain = line::beginning(key, number);
-                let mut segment = Self { file, chain, bytes: 0, reserved: 0, open: Vec::new() };
+                let mut segment = Self { number, file, chain, bytes: 0, reserved: 0, open: Vec::new() };
                 let opened = json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
                 segment.append(key, Kind::Opened, NO_CALL, &opened)?;
                 return Ok(segment);
@@ -125,10 +127,19 @@ impl Segment {
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
         let mut found = Found::read(&file, key, number)?;
-        let mut segment = Self { file, chain: found.chain, bytes: found.bytes, reserved: 0, open: Vec::new() };
-        if found.torn > 0 {
+        let torn = found.torn;
+        let left = Left::read(dir, number)?;
+        let mut segment = Self { number, file, chain: found.chain, bytes: found.bytes, reserved: 0, open: Vec::new() };
+        if torn > 0 {
             segment.file.set_len(segment.bytes)?;
-            let removed = json!({ "removed_bytes": found.torn }).to_string();
+        }
+        if let Some(left) = left {
+            segment.add_left(left, key)?;
+            found = Found::read(&segment.file, key, number)?;
+        }
+        // After the lines of the ring: whoever takes the segment after another kill counts those behind its base.
+        if torn > 0 {
+            let removed = json!({ "removed_bytes": torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
         for Open { id, started, notes } in found.open.drain(..) {
@@ -139,33 +150,64 @@ impl Segment {
         Ok(Some(segment))
     }
 
+    /// Adds the lines that are in the ring of a dead process, as far as they are as they were written.
+    fn add_left(&mut self, left: Left, key: &Key) -> io::Result<()> {
+        let lines = left.lines_in(&self.file, self.bytes)?;
+        let (contents, changed) = left.contents(key, lines);
+        self.add_all(key, &contents)?;
+        left.close(changed.is_some())
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.bytes < SEGMENT_BYTES
     }
 
     /// Appends a line, whole or not at all.
     pub(super) fn append(&mut self, key: &Key, kind: Kind, id: &str, payload: &str) -> io::Result<()> {
-        self.add(key, Unlinked::of_text(kind, id, payload))
+        self.add(key, Unlinked::of_text(kind, id, payload).hashed())
     }
 
     /// Appends a line that was made before its turn, whole or not at all.
-    pub(super) fn add(&mut self, key: &Key, unlinked: Unlinked) -> io::Result<()> {
-        let kind = unlinked.kind;
-        let (line, chain) = unlinked.after(&self.chain, key);
-        let end = self.bytes + line.len() as u64;
+    pub(super) fn add(&mut self, key: &Key, line: Hashed) -> io::Result<()> {
+        let kind = line.kind;
+        let (line, chain) = line.after(&self.chain, key);
         if matches!(kind, Kind::Started | Kind::Suspended | Kind::Noted) {
-            self.reserve(end)?;
+            self.reserve(self.bytes + line.len() as u64)?;
         }
-        if let Err(error) = self.file.write_all_at(&line, self.bytes) {
+        self.write(&line, chain)
+    }
+
+    /// Appends lines with these contents, all or none. Space was reserved for them.
+    pub(super) fn add_all(&mut self, key: &Key, contents: &[&[u8]]) -> io::Result<()> {
+        let bytes: u64 = contents.iter().map(|content| line::length(content)).sum();
+        let (mut lines, mut chain) = (Vec::with_capacity(usize::try_from(bytes).unwrap_or(0)), self.chain);
+        for content in contents {
+            chain = line::add(&mut lines, content, &chain, key);
+        }
+        self.write(&lines, chain)
+    }
+
+    fn write(&mut self, lines: &[u8], chain: Hash) -> io::Result<()> {
+        if let Err(error) = self.file.write_all_at(lines, self.bytes) {
             // A part of a line would hide what comes after it.
             self.file.set_len(self.bytes)?;
             // This may have given up what was reserved.
             self.reserved = 0;
             return Err(error);
         }
-        self.bytes = end;
+        self.bytes += lines.len() as u64;
         self.chain = chain;
         Ok(())
+    }
+
+    /// How many bytes more the segment can take before space has to be reserved again.
+    pub(super) fn room(&self) -> u64 {
+        let reserved = self.reserved.saturating_sub(self.bytes + RESERVE_BYTES);
+        reserved.min(SEGMENT_BYTES.saturating_sub(self.bytes))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Reserves space for the end of a call whose start ends at `end`.
@@ -182,6 +224,12 @@ impl Segment {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Writes to `file` from now on. Returns the one before, which has the lock.
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
     }
 
     pub(super) fn file(&self) -> io::Result<File> {
@@ -300,6 +348,8 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn remove(self) -> io::Result<()> {
+        // Of a process that was killed.
+        let _ = fs::remove_file(self.path.with_extension("ring"));
         match fs::remove_file(&self.path) {
             // Another process removed it between its being opened and locked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

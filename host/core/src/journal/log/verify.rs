@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::index::Seen;
 use super::line::{self, Kind, Line};
+use super::ring;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Key, LogError};
 
@@ -52,7 +53,11 @@ impl CallLog {
         if !self.dir().is_dir() {
             return Ok(Ok(verified));
         }
+        self.gather()?;
         let key = self.key()?;
+        if let Some(damage) = ring::changed(self.dir(), &key).map_err(|error| self.failed("read", &error))? {
+            return Ok(Err(damage));
+        }
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
         let (mut removed, mut gone) = (Vec::new(), Vec::new());
@@ -78,6 +83,7 @@ impl CallLog {
 
     /// Checks every line of the segment `number`, as [`Self::verify`] does.
     pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
+        self.gather()?;
         let (key, seen) = (self.key()?, self.seen()?);
         let seen = seen.iter().find(|seen| seen.number == number);
         let (mut verified, mut removed) = (Verified::default(), Vec::new());

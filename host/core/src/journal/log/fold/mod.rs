@@ -1,24 +1,29 @@
 //! The short form in which plain calls are in the log: what a record says twice, or what follows from the rest of it, is
-//! written once or not at all. A start takes about 450 bytes so, and the end of a call about 1.6 kB, in place of 1.4 and
+//! written once or not at all. A start takes about 400 bytes so, and the end of a call about 1.1 kB, in place of 1.4 and
 //! 5.6 kB: the time that a call waits for the log is proportional to its bytes.
 //!
 //! A start is `{"started":CALL,"changes":..,"process":..,"extra":..}`. An end is `{"ended":CALL,"extra":..,
 //! "decisions":[..],"persistence":[..],"result":{..},"source":..,"unnamed":..,"events":[[TYPE,ID,TIME,DATA],..]}`.
+//! `near.rs` has what is shorter at its usual place.
 //!
 //! - The ID of the call is that of the line.
 //! - `at` of CALL is the moment at which the call was planned, in nanoseconds since 1970. Every other time is a number of
 //!   nanoseconds from there.
-//! - `steps` are the statuses, each with its time. The status of the call, its start and its end follow from them.
+//! - `steps` are the statuses, each with its time: `[STATUS,TIME]`, or TIME alone if the status is the usual one at its place.
+//!   The status of the call, its start and its end follow from them.
+//! - The other IDs are strings, or numbers: how far they are from that of the call.
 //! - `input` is the input of the caller, and `ref` its reference. `changed` and `changed_ref` are those of the other three
 //!   inputs, if they differ.
 //! - `shown` is the content for the model, if it is neither `content` nor, without content, the text of `structured`.
 //! - `source` is that of all events. The first `unnamed` ones do not name the tool.
-//! - DATA is absent if it follows from the rest of the record (`usual.rs`).
+//! - DATA is absent if it follows from the rest of the record (`usual.rs`). If the TYPE, too, is the usual one at its place, and
+//!   the ID is a number, the event is `[ID,TIME]`.
 //! - What is empty, or has its default, is absent.
 //!
 //! A record that has more to say is written as it is: its first key is `invocation`, that of a start `changes`. Readers
 //! take both.
 
+mod near;
 mod read;
 #[cfg(test)]
 mod samples;

@@ -13,6 +13,7 @@ use crate::record::{
     ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
 };
 
+use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, ENDED, STARTED, component};
 
@@ -68,21 +69,22 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
         decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
     invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
     let persistence: Vec<ResultPersistence> =
-        persistence.into_iter().map(|decision| decision.unfold(id, result.id, clock)).collect::<Result<_, _>>()?;
+        persistence.into_iter().map(|decision| decision.unfold(id, result.id.id(id), clock)).collect::<Result<_, _>>()?;
     let result = result.unfold(&invocation, &persistence, clock)?;
     let tool: Arc<str> = invocation.tool_id.as_str().into();
     let event = |(at, event): (usize, Event)| -> serde_json::Result<ToolEvent> {
+        let event_type = event.named.or_else(|| near::event_at(at)).ok_or_else(|| damaged("an event lacks its type"))?;
         let data = match event.data {
             Some(data) => data,
             None => {
-                let usual = Usual::of(event.event_type, &invocation, &decisions, &result);
+                let usual = Usual::of(event_type, &invocation, &decisions, &result);
                 serde_json::to_value(usual.ok_or_else(|| damaged("an event lacks its data"))?)?
             }
         };
         Ok(ToolEvent {
             schema_version: SchemaVersion::default(),
-            event_id: event.id,
-            event_type: event.event_type,
+            event_id: event.id.id(id),
+            event_type,
             source: Arc::clone(&source),
             time: time(clock, event.at)?,
             invocation_id: Some(id),
@@ -128,7 +130,7 @@ struct GistLine {
 struct GistCall {
     tool: String,
     at: u64,
-    steps: Vec<(Status, i64)>,
+    steps: Vec<Step>,
     actor: Option<String>,
     session: Option<String>,
 }
@@ -142,7 +144,7 @@ impl Gist {
     pub(in crate::journal::log) fn read(payload: &str) -> serde_json::Result<Self> {
         let GistLine { started, events } = serde_json::from_str(payload)?;
         let GistCall { tool, at, steps, actor, session } = started;
-        let clock = Clock(at);
+        let (clock, steps) = (Clock(at), unfolded(steps)?);
         let ended = steps.iter().rfind(|(status, _)| status.is_terminal());
         Ok(Self {
             tool_id: tool,
@@ -154,6 +156,12 @@ impl Gist {
             events,
         })
     }
+}
+
+/// Statuses, with their times.
+fn unfolded(steps: Vec<Step>) -> serde_json::Result<Vec<(Status, i64)>> {
+    let step = |(place, step): (usize, Step)| step.at(place).ok_or_else(|| damaged("a step lacks its status"));
+    steps.into_iter().enumerate().map(step).collect()
 }
 
 fn damaged(what: &'static str) -> Error {
@@ -198,7 +206,7 @@ struct EndLine {
 struct Call {
     tool: String,
     at: u64,
-    steps: Vec<(Status, i64)>,
+    steps: Vec<Step>,
     input: Arc<Value>,
     #[serde(rename = "ref")]
     reference: Arc<str>,
@@ -214,13 +222,13 @@ struct Call {
     #[serde(default)]
     policies: Vec<String>,
     #[serde(default)]
-    decided: Vec<DecisionId>,
+    decided: Vec<Near<DecisionId>>,
 }
 
 impl Call {
     fn unfold(self, id: InvocationId, extra: Extra) -> serde_json::Result<(ToolInvocation, Clock)> {
         let clock = Clock(self.at);
-        let steps = self.steps.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
+        let steps = unfolded(self.steps)?.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
         let steps = steps.collect::<serde_json::Result<Vec<_>>>()?;
         let (input, reference) = match (self.changed, self.changed_ref) {
             (None, None) => (Arc::clone(&self.input), Arc::clone(&self.reference)),
@@ -244,7 +252,7 @@ impl Call {
         invocation.session_ref = self.session;
         invocation.runtime_refs = self.ran;
         invocation.policy_refs = self.policies;
-        invocation.permission_decision_refs = self.decided;
+        invocation.permission_decision_refs = self.decided.into_iter().map(|decided| decided.id(id)).collect();
         invocation.extra = extra;
         Ok((invocation, clock))
     }
@@ -253,7 +261,7 @@ impl Call {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    id: DecisionId,
+    id: Near<DecisionId>,
     at: i64,
     behavior: Behavior,
     #[serde(default)]
@@ -272,7 +280,7 @@ impl Decision {
     fn unfold(self, id: InvocationId, clock: Clock) -> serde_json::Result<PermissionDecision> {
         Ok(PermissionDecision {
             schema_version: SchemaVersion::default(),
-            decision_id: self.id,
+            decision_id: self.id.id(id),
             invocation_id: id,
             behavior: self.behavior,
             mode: self.mode,
@@ -296,7 +304,7 @@ impl Decision {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Persistence {
-    id: PersistenceId,
+    id: Near<PersistenceId>,
     at: i64,
     strategy: Strategy,
     threshold: Value,
@@ -309,7 +317,7 @@ impl Persistence {
         let (original_size_bytes, preview_size_bytes) = self.bytes;
         Ok(ResultPersistence {
             schema_version: SchemaVersion::default(),
-            decision_id: self.id,
+            decision_id: self.id.id(id),
             invocation_id: id,
             result_id: of,
             strategy: self.strategy,
@@ -328,7 +336,7 @@ impl Persistence {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {
-    id: ResultId,
+    id: Near<ResultId>,
     at: i64,
     #[serde(default)]
     content: Vec<Content>,
@@ -358,7 +366,7 @@ impl Outcome {
         let (files, network, artifacts) = (self.files, self.network, self.artifacts);
         Ok(ToolResult {
             schema_version: SchemaVersion::default(),
-            result_id: self.id,
+            result_id: self.id.id(invocation.invocation_id),
             invocation_id: invocation.invocation_id,
             status: ResultStatus::Succeeded,
             is_error: false,
@@ -411,12 +419,20 @@ fn usage(numbers: [u64; 16]) -> Usage {
     }
 }
 
-/// `[type, id, time]` or `[type, id, time, data]`.
+/// `[id, time]`, `[type, id, time]` or `[type, id, time, data]`.
 struct Event {
-    event_type: EventType,
-    id: EventId,
+    named: Option<EventType>,
+    id: Near<EventId>,
     at: i64,
     data: Option<Value>,
+}
+
+/// What an event begins with.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum First {
+    After(u32),
+    Named(EventType),
 }
 
 impl<'de> Deserialize<'de> for Event {
@@ -431,13 +447,20 @@ impl<'de> Visitor<'de> for EventVisitor {
     type Value = Event;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event of three or four parts")
+        f.write_str("an event of two to four parts")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Event, A::Error> {
         let lacks = |count| A::Error::invalid_length(count, &self);
+        let named = match parts.next_element()?.ok_or_else(|| lacks(0))? {
+            First::After(distance) => {
+                let at = parts.next_element()?.ok_or_else(|| lacks(1))?;
+                return Ok(Event { named: None, id: Near::After(distance), at, data: None });
+            }
+            First::Named(named) => named,
+        };
         Ok(Event {
-            event_type: parts.next_element()?.ok_or_else(|| lacks(0))?,
+            named: Some(named),
             id: parts.next_element()?.ok_or_else(|| lacks(1))?,
             at: parts.next_element()?.ok_or_else(|| lacks(2))?,
             data: parts.next_element()?,

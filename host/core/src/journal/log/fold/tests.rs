@@ -6,19 +6,22 @@ use serde_json::{Value, json};
 use crate::journal::Reference;
 use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, segment};
 use crate::record::{
-    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventType, FileUsage, Input,
+    ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId, EventType, FileUsage, Input,
     InputMutation, InvocationId, Metered, Mode, MutationSource, NetworkUsage, PersistedRef, PersistenceId,
     ProgressStatus, Refusal, ResultId, ResultStatus, RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation,
     ToolProgress, Usage, Writer,
 };
 
 use super::samples::{TEXT, TO_RUNNING, after, decision, ended, event, observe, plain, usage};
-use super::{ENDED, FoldedEnd, FoldedStart, Gist, STARTED, begun, is_same, unfold};
+use super::{ENDED, FoldedEnd, FoldedStart, Gist, STARTED, begun, is_same, record, unfold};
 
 /// Maximum size of the payload of a small start, in bytes.
-const START_BYTES: usize = 470;
+const START_BYTES: usize = 400;
 /// Maximum size of the payload of the end of a small call, in bytes.
-const END_BYTES: usize = 1_600;
+const END_BYTES: usize = 1_100;
+/// The end of a call as it was written before steps, events and ids had a shorter form, and its id.
+const LONGER: &str = include_str!("longer.json");
+const LONGER_ID: &str = "01M8CBC8XCGKB0X3EEDVZKQ2B9";
 
 fn id(record: &CallRecord) -> String {
     record.invocation.invocation_id.to_string()
@@ -52,7 +55,7 @@ fn comes_back(record: &CallRecord, what: &str) {
 
 #[test]
 fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
-    let record = plain();
+    let record = record(LONGER_ID, LONGER).unwrap();
     comes_back(&record, "plain");
     let end = folded(&record, "plain");
     assert!(end.len() <= END_BYTES, "{} bytes: {end}", end.len());
@@ -60,7 +63,7 @@ fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
     assert!(!end.contains("fuel_limit") && !end.contains("deprecated"), "{end}");
     // What is searched for in a line is still there.
     assert!(end.contains(&*record.invocation.model_input_ref));
-    let started = after(&TO_RUNNING);
+    let started = record.invocation.clone();
     let start = serde_json::to_string(&FoldedStart::of(&started, false, 25_627).unwrap()).unwrap();
     assert!(start.starts_with(STARTED) && start.len() <= START_BYTES, "{} bytes: {start}", start.len());
 }
@@ -350,16 +353,66 @@ fn values_are_the_same_only_if_their_texts_are() {
 }
 
 #[test]
+fn a_line_of_the_longer_form_is_read_as_well() {
+    let record = record(LONGER_ID, LONGER).unwrap();
+    let events: Vec<String> = record.events.iter().map(|event| event.event_id.to_string()).collect();
+    assert_eq!(events.iter().map(|id| &id[24..]).collect::<Vec<_>>(), ["BA", "BB", "BC", "BE", "BF", "BJ", "BK"]);
+    let steps: Vec<&str> = record.invocation.status_transitions().iter().map(|step| step.to.as_str()).collect();
+    assert_eq!(steps, ["selected", "arguments_ready", "approved", "running", "succeeded"]);
+    assert_eq!(record.decisions[0].decision_id.to_string(), "01M8CBC8XCGKB0X3EEDVZKQ2BD");
+    let shorter = folded(&record, "shorter");
+    assert_eq!(unfold(LONGER_ID, &shorter).unwrap().to_string(), unfold(LONGER_ID, LONGER).unwrap().to_string());
+    assert_eq!(Gist::read(LONGER).unwrap().events.len(), 7);
+}
+
+#[test]
+fn an_id_of_another_millisecond_is_written_out() {
+    let (mut record, later) = (plain(), Timestamp::now().plus(Duration::from_secs(1)));
+    record.events[3].event_id = EventId::at(later);
+    record.result.result_id = ResultId::at(later);
+    for event in &mut record.events[5..] {
+        event.data.as_object_mut().unwrap()["result_id"] = json!(record.result.result_id);
+    }
+    record.persistence[0].result_id = record.result.result_id;
+    let (text, ids) = (folded(&record, "later"), [record.events[3].event_id.to_string(), record.result.result_id.to_string()]);
+    assert!(ids.iter().all(|id| text.matches(id.as_str()).count() == 1), "{text}");
+    comes_back(&record, "later");
+    // One that was made before its call.
+    let (early, mut record) = (EventId::new(), plain());
+    record.events[0].event_id = early;
+    comes_back(&record, "early");
+}
+
+#[test]
 fn a_damaged_payload_is_an_error() {
-    let record = plain();
-    let (id, sound) = (id(&record), folded(&record, "plain"));
+    let id = LONGER_ID.to_owned();
+    let sound = folded(&record(&id, LONGER).unwrap(), "plain");
     for end in 0..sound.len() {
         assert!(unfold(&id, &sound[..end]).is_err(), "{}", &sound[..end]);
     }
     for other in ["", "-", "01"] {
         assert!(unfold(other, &sound).is_err(), "{other:?}");
     }
-    let sound: Value = serde_json::from_str(&sound).unwrap();
+    let (short, sound): (Value, Value) = (serde_json::from_str(&sound).unwrap(), serde_json::from_str(LONGER).unwrap());
+    for (place, value) in [
+        ("/ended/steps/0", json!(i64::MIN)),
+        ("/ended/steps/0", json!(1.5)),
+        ("/ended/steps/0", json!([1])),
+        ("/ended/steps", json!([0, 1, 2, 3, 4, 5])),
+        ("/decisions/0/id", json!(-1)),
+        ("/decisions/0/id", json!("no id")),
+        ("/result/id", json!(1_u64 << 32)),
+        ("/events/0/0", json!(-1)),
+        ("/events/0/1", json!(i64::MIN)),
+        ("/events/0", json!([1])),
+        ("/events/0", json!([1, 2, {}])),
+        ("/events", json!([[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0]])),
+    ] {
+        let mut changed = short.clone();
+        *changed.pointer_mut(place).unwrap() = value.clone();
+        assert!(unfold(&id, &changed.to_string()).is_err(), "{place} = {value}");
+        let _ = Gist::read(&changed.to_string());
+    }
     for (place, value) in [
         ("/ended/at", json!(-1)),
         ("/ended/at", json!("x")),

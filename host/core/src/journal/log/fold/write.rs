@@ -11,6 +11,7 @@ use crate::record::{
     Trust, Usage, Writer, is_json,
 };
 
+use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, is_same, is_text_of};
 
@@ -83,7 +84,7 @@ impl<'a> FoldedEnd<'a> {
             let tool = (at >= unnamed).then_some(invocation.tool_id.as_str());
             let is_plain = &*event.source == source && event.tool_id.as_deref() == tool;
             let usual = Usual::of(event.event_type, invocation, decisions, result);
-            Event::of(event, id, clock, usual).filter(|_| is_plain)
+            Event::of(at, event, id, clock, usual).filter(|_| is_plain)
         };
         Some(Self {
             ended: Call::of(invocation, clock, &[])?,
@@ -106,7 +107,7 @@ impl<'a> FoldedEnd<'a> {
 struct Call<'a> {
     tool: &'a str,
     at: u64,
-    steps: Vec<(Status, i64)>,
+    steps: Vec<Step>,
     input: &'a Value,
     #[serde(rename = "ref")]
     reference: &'a str,
@@ -128,13 +129,13 @@ struct Call<'a> {
     ran: &'a [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     policies: &'a [String],
-    #[serde(skip_serializing_if = "<[DecisionId]>::is_empty")]
-    decided: &'a [DecisionId],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    decided: Vec<Near<DecisionId>>,
 }
 
 impl<'a> Call<'a> {
     /// `decided` are the decisions that the line does not have.
-    fn of(invocation: &'a ToolInvocation, clock: Clock, decided: &'a [DecisionId]) -> Option<Self> {
+    fn of(invocation: &'a ToolInvocation, clock: Clock, decided: &[DecisionId]) -> Option<Self> {
         if !invocation.is_plain_history() || !invocation.hook_refs.is_empty() {
             return None;
         }
@@ -148,7 +149,10 @@ impl<'a> Call<'a> {
         Some(Self {
             tool: &invocation.tool_id,
             at: clock.0,
-            steps: steps.map(|step| Some((step.to, clock.until(step.at)?))).collect::<Option<_>>()?,
+            steps: steps
+                .enumerate()
+                .map(|(place, step)| Some(Step::of(place, step.to, clock.until(step.at)?)))
+                .collect::<Option<_>>()?,
             input: &invocation.model_input,
             reference: &invocation.model_input_ref,
             text: invocation.model_input_text.as_deref(),
@@ -160,7 +164,7 @@ impl<'a> Call<'a> {
             session: invocation.session_ref.as_deref(),
             ran: &invocation.runtime_refs,
             policies: &invocation.policy_refs,
-            decided,
+            decided: decided.iter().map(|decided| Near::of(*decided, invocation.invocation_id)).collect(),
         })
     }
 }
@@ -182,7 +186,7 @@ fn input_that_ran(invocation: &ToolInvocation) -> Option<(&Value, &str)> {
 
 #[derive(Serialize)]
 struct Decision<'a> {
-    id: DecisionId,
+    id: Near<DecisionId>,
     at: i64,
     behavior: Behavior,
     #[serde(skip_serializing_if = "is_default")]
@@ -239,7 +243,7 @@ impl<'a> Decision<'a> {
             return None;
         }
         Some(Self {
-            id: *decision_id,
+            id: Near::of(*decision_id, id),
             at: clock.until(*decided_at)?,
             behavior: *behavior,
             mode: *mode,
@@ -254,7 +258,7 @@ impl<'a> Decision<'a> {
 
 #[derive(Serialize)]
 struct Persistence<'a> {
-    id: PersistenceId,
+    id: Near<PersistenceId>,
     at: i64,
     strategy: Strategy,
     threshold: &'a Value,
@@ -290,7 +294,7 @@ impl<'a> Persistence<'a> {
             return None;
         }
         Some(Self {
-            id: *decision_id,
+            id: Near::of(*decision_id, id),
             at: clock.until(*created_at)?,
             strategy: *strategy,
             threshold,
@@ -302,7 +306,7 @@ impl<'a> Persistence<'a> {
 
 #[derive(Serialize)]
 struct Outcome<'a> {
-    id: ResultId,
+    id: Near<ResultId>,
     at: i64,
     #[serde(skip_serializing_if = "<[Content]>::is_empty")]
     content: &'a [Content],
@@ -337,7 +341,7 @@ impl<'a> Outcome<'a> {
         };
         let usage = result.usage.as_ref();
         Some(Self {
-            id: result.result_id,
+            id: Near::of(result.result_id, invocation.invocation_id),
             at: clock.until(result.created_at)?,
             content,
             structured: result.structured_content.as_ref(),
@@ -455,17 +459,24 @@ fn numbers(usage: &Usage) -> [u64; 16] {
     ]
 }
 
-/// `[type, id, time]`, and the data if it is not the usual one.
+/// `[id, time]` at its usual place; otherwise `[type, id, time]`, and the data if it is not the usual one.
 struct Event<'a> {
-    event_type: EventType,
-    id: EventId,
+    /// `None` if the type, the id and the data are the usual ones.
+    named: Option<EventType>,
+    id: Near<EventId>,
     at: i64,
     of: &'a ToolEvent,
     is_usual: bool,
 }
 
 impl<'a> Event<'a> {
-    fn of(event: &'a ToolEvent, id: InvocationId, clock: Clock, usual: Option<Usual<'_>>) -> Option<Self> {
+    fn of(
+        place: usize,
+        event: &'a ToolEvent,
+        id: InvocationId,
+        clock: Clock,
+        usual: Option<Usual<'_>>,
+    ) -> Option<Self> {
         let ToolEvent {
             schema_version,
             event_id,
@@ -486,14 +497,19 @@ impl<'a> Event<'a> {
             Some(said) if usual.is_said(said) => true,
             _ => is_written_as(data, &usual),
         });
-        Some(Self { event_type: *event_type, id: *event_id, at: clock.until(*time)?, of: event, is_usual })
+        let id = Near::of(*event_id, id);
+        let is_expected = is_usual && near::event_at(place) == Some(*event_type) && matches!(id, Near::After(_));
+        let named = (!is_expected).then_some(*event_type);
+        Some(Self { named, id, at: clock.until(*time)?, of: event, is_usual })
     }
 }
 
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut parts = serializer.serialize_tuple(if self.is_usual { 3 } else { 4 })?;
-        parts.serialize_element(&self.event_type)?;
+        let mut parts = serializer.serialize_tuple(4 - usize::from(self.is_usual) - usize::from(self.named.is_none()))?;
+        if let Some(named) = self.named {
+            parts.serialize_element(&named)?;
+        }
         parts.serialize_element(&self.id)?;
         parts.serialize_element(&self.at)?;
         if !self.is_usual {

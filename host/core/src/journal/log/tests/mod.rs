@@ -1,3 +1,5 @@
+mod ring;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

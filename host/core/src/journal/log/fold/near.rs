@@ -1,0 +1,71 @@
+//! What comes at its usual place in a plain call, in its short form: ids, steps and the types of events.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Bits, EventType, InvocationId, Status};
+
+/// The statuses of a plain call, in order. Lines that are on disk are read with them, and with [`EVENTS`].
+const STEPS: [Status; 5] =
+    [Status::Selected, Status::ArgumentsReady, Status::Approved, Status::Running, Status::Succeeded];
+/// The events of a plain call, in order.
+const EVENTS: [EventType; 7] = [
+    EventType::Planned,
+    EventType::Selected,
+    EventType::ArgumentsReady,
+    EventType::PermissionDecided,
+    EventType::Started,
+    EventType::ResultCreated,
+    EventType::Succeeded,
+];
+
+/// The type of the event at `place` of a plain call.
+pub(super) fn event_at(place: usize) -> Option<EventType> {
+    EVENTS.get(place).copied()
+}
+
+/// An id; as the distance from that of its call if it was made in the same millisecond, because ids count upwards there.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Near<T> {
+    After(u32),
+    Whole(T),
+}
+
+impl<T: Bits + Copy> Near<T> {
+    pub(super) fn of(id: T, call: InvocationId) -> Self {
+        let distance = id.bits().checked_sub(call.bits()).and_then(|distance| u32::try_from(distance).ok());
+        distance.map_or(Self::Whole(id), Self::After)
+    }
+
+    pub(super) fn id(self, call: InvocationId) -> T {
+        match self {
+            Self::After(distance) => T::of_bits(call.bits().wrapping_add(distance.into())),
+            Self::Whole(id) => id,
+        }
+    }
+}
+
+/// A status with its time; without the status if it is that of its place.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Step {
+    At(i64),
+    To(Status, i64),
+}
+
+impl Step {
+    pub(super) fn of(place: usize, status: Status, at: i64) -> Self {
+        match STEPS.get(place) {
+            Some(usual) if *usual == status => Self::At(at),
+            _ => Self::To(status, at),
+        }
+    }
+
+    /// The status and its time; `None` if there is none at `place`.
+    pub(super) fn at(self, place: usize) -> Option<(Status, i64)> {
+        match self {
+            Self::At(at) => STEPS.get(place).map(|status| (*status, at)),
+            Self::To(status, at) => Some((status, at)),
+        }
+    }
+}

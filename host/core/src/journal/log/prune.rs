@@ -1,0 +1,73 @@
+//! Removes segments that are too old or too much. What is removed is written down before it is: a process that is killed
+//! in between must not leave a gap that looks like a forgery.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use serde_json::json;
+
+use super::line::{Kind, NO_CALL};
+use super::segment::{self, Segment, Surplus};
+use super::{CallLog, Inner, Key, LogError, verify};
+
+/// Stack of the thread, in bytes.
+const STACK_BYTES: usize = 512 << 10;
+
+impl CallLog {
+    /// Removes segments, and writes that down in `current`.
+    pub(super) fn prune_into(&self, key: &Key, current: &mut Segment) -> Result<(), LogError> {
+        let note = |removed: &str| current.append(key, Kind::Pruned, NO_CALL, removed).and_then(|()| current.file());
+        self.0.prune(key, note).map_err(|error| self.failed("write", &error))
+    }
+
+    /// Has a thread remove segments: it reads them for what has to be kept of them, and waits for the disk.
+    pub(super) fn prune_aside(&self, key: Key) {
+        if self.0.is_pruned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let log = Arc::downgrade(&self.0);
+        let thread = thread::Builder::new().name("prune".to_owned()).stack_size(STACK_BYTES);
+        // Without a thread, or with a failure, they go when the next segment is full.
+        if thread.spawn(move || prune(&log, &key)).is_err() {
+            self.0.is_pruned.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn prune(log: &Weak<Inner>, key: &Key) {
+    let Some(log) = log.upgrade() else { return };
+    let _ = log.prune(key, |removed| log.note_removed(removed));
+    log.is_pruned.store(false, Ordering::Relaxed);
+}
+
+impl Inner {
+    /// Removes segments; `note` writes which ones.
+    fn prune(&self, key: &Key, mut note: impl FnMut(&str) -> io::Result<File>) -> io::Result<()> {
+        let surplus = segment::surplus(&self.dir, &self.settings)?;
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
+        let removed = verify::with_earlier(&self.dir, key, &numbers)?;
+        let removed = json!({ "removed_segments": removed }).to_string();
+        // A removal that survives a power failure without its line would count as damage.
+        let noted = note(&removed).and_then(|file| file.sync_data());
+        surplus.into_iter().try_for_each(Surplus::remove)?;
+        // A full disk has room for the line once they are gone.
+        noted.or_else(|_| note(&removed).map(drop))
+    }
+
+    /// Writes that segments are `removed`, beside calls that go on.
+    fn note_removed(self: &Arc<Self>, removed: &str) -> io::Result<File> {
+        let mut writer = self.writer();
+        let writer = writer.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let ring = self.land(writer)?;
+        let noted = writer.current.append(&writer.key, Kind::Pruned, NO_CALL, removed);
+        let file = writer.current.file();
+        self.lift(writer, ring);
+        noted.and(file)
+    }
+}
