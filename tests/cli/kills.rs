@@ -64,6 +64,12 @@ impl Place {
         json!({ "id": id, "tool": guest(tool), "input": input })
     }
 
+    /// How many busy processes were killed since one looked at the log.
+    fn rings(&self) -> usize {
+        let files = fs::read_dir(self.root.join("home/journal/calls")).into_iter().flatten();
+        files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|of| of == "ring")).count()
+    }
+
     /// The ids of the writing calls that ran, as their tools left them.
     fn ran(&self) -> Vec<String> {
         let read = |folder: &str| fs::read_to_string(self.root.join(folder).join("ran")).unwrap_or_default();
@@ -119,10 +125,11 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
     let kills = number("TOOLCELL_KILLS").unwrap_or(KILLS);
     println!("TOOLCELL_SEED={seed} TOOLCELL_KILLS={kills}");
     let (mut random, place) = (Random(seed), Place::new());
-    let (mut planned, mut saw) = (BTreeMap::new(), BTreeMap::new());
+    let (mut planned, mut saw, mut rings) = (BTreeMap::new(), BTreeMap::new(), 0);
     for round in 0..kills {
         let calls: Vec<Value> = (0..CALLS).map(|n| place.call(&mut random, &format!("{round}-{n}"))).collect();
         let ran = killed(&place, &calls, Duration::from_millis(30 + random.below(400)));
+        rings += place.rings();
         saw.extend(seen(&ran).into_iter().map(|record| (native_id(&record).to_owned(), record)));
         planned.extend(calls.into_iter().map(|call| (call["id"].as_str().unwrap().to_owned(), call)));
     }
@@ -150,5 +157,5 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
         let succeeded = kept.get(id).is_some_and(|record| record["invocation"]["status"] == "succeeded");
         assert!(!succeeded || once.contains(id.as_str()), "{id} succeeded without its effect: {call}");
     }
-    println!("{} calls planned, {} begun, {} results seen", planned.len(), kept.len(), saw.len());
+    println!("{} calls planned, {} begun, {} results seen, {rings} rings", planned.len(), kept.len(), saw.len());
 }

@@ -1,15 +1,15 @@
 //! The ring of a segment: a file in memory of the kernel that takes lines for a copy instead of a system call. It outlives
 //! its process as a written file does, and whoever takes the segment of a dead process puts its lines there.
 //!
-//! It begins with a header of four numbers: [`MAGIC`]; the position after the last frame; the position of the first frame
-//! that may not be in the segment yet; and the length of the segment when its first frame was added. Positions count bytes
-//! from the creation of the file. A frame is `LENGTH COUNT MAC CONTENT`: COUNT is the number of frames since that length,
+//! It begins with a header of five numbers: [`MAGIC`]; the position after the last frame; the position of the first frame
+//! that may not be in the segment yet; the length of the segment when its first frame was added; and the boot of the machine,
+//! because a machine that loses power may keep a part of the file. Positions count bytes from the creation of the file. A frame is `LENGTH COUNT MAC CONTENT`: COUNT is the number of frames since that length,
 //! and MAC a keyed hash of that length, COUNT and CONTENT, because nothing else links a line that is not in its segment.
 //! Numbers have 8 bytes, the least significant first.
 
 use std::fs::{self, File};
 use std::hash::Hasher;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -20,13 +20,18 @@ use memmap2::MmapMut;
 use rustix::fs::FallocateFlags;
 use siphasher::sip::SipHasher24;
 
-use crate::private;
+use crate::private::{self, Others};
 
 use super::{Damage, Key, line};
 
+/// How the name of a ring ends.
+pub(super) const SUFFIX: &str = ".ring";
+/// How that of a ring ends that was changed after its process was killed.
+const CHANGED: &str = ".changed";
 const MAGIC: u64 = u64::from_le_bytes(*b"toolring");
 const NUMBER: usize = size_of::<u64>();
-const HEADER: usize = 4 * NUMBER;
+const NUMBERS: usize = 5;
+const HEADER: usize = NUMBERS * NUMBER;
 /// Bytes of a frame without its content.
 const FRAME: usize = 3 * NUMBER;
 /// Bytes from the begin of a content to the end of its id.
@@ -66,14 +71,10 @@ pub(super) struct Changed {
 }
 
 fn path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(name(number))
+    dir.join(format!("{number:010}{SUFFIX}"))
 }
 
-pub(super) fn name(number: u64) -> String {
-    format!("{number:010}.ring")
-}
-
-/// The numbers of the segments that have a ring, or one that was changed.
+/// The numbers of the segments with a file whose name ends so.
 pub(super) fn numbers(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -84,27 +85,36 @@ pub(super) fn numbers(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Of a ring.
-pub(super) const SUFFIX: &str = ".ring";
-/// Of a ring that was changed after its process was killed.
-pub(super) const CHANGED_SUFFIX: &str = ".changed";
+/// Allocates the space of a ring, and maps it.
+fn mapped(file: &File) -> io::Result<MmapMut> {
+    file.set_len(0)?;
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, (HEADER + ROOM) as u64)?;
+    file.write_all_at(&vec![0; HEADER + ROOM], 0)?;
+    #[allow(unsafe_code, reason = "no safe function maps a file")]
+    // SAFETY: the file has a fixed size, all of its space is allocated, and only the process that locks the segment opens it
+    // for writing. What another process reads meanwhile is checked as foreign data.
+    unsafe {
+        MmapMut::map_mut(file)
+    }
+}
+
+/// A number of the boot of this machine; 0 if there is none.
+fn boot() -> u64 {
+    let id = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    blake3::hash(&id).as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
 
 impl Ring {
     /// Creates the ring of the segment `number`; `None` where a copy to it could fail for want of space.
     pub(super) fn create(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
         let path = path(dir, number);
         let file = private::open_or_create(&path)?;
-        if !keeps_space(&file) {
+        let mapped = if keeps_space(&file) { mapped(&file).map(Some) } else { Ok(None) };
+        let Some(mut map) = mapped.inspect_err(|_| _ = fs::remove_file(&path))? else {
             fs::remove_file(&path)?;
             return Ok(None);
-        }
-        file.set_len(0)?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, (HEADER + ROOM) as u64)?;
-        file.write_all_at(&vec![0; HEADER + ROOM], 0)?;
-        #[allow(unsafe_code, reason = "no safe function maps a file")]
-        // SAFETY: the file has a fixed size, all of its space is allocated, and only the process that locks the segment
-        // opens it for writing. What another process reads meanwhile is checked as foreign data.
-        let mut map = unsafe { MmapMut::map_mut(&file) }?;
+        };
+        put(&mut map, 4, boot());
         put(&mut map, 0, MAGIC);
         Ok(Some(Self { number, map, path, mac: Mac::of(key), head: 0, tail: 0, base: 0, count: 0, written: 0 }))
     }
@@ -279,9 +289,11 @@ fn between(ring: &[u8], from: u64, to: u64) -> Vec<u8> {
 /// A ring that a dead process left.
 pub(super) struct Left {
     path: PathBuf,
-    pub(super) frames: Frames,
+    frames: Frames,
     /// Whether the header is one.
     is_whole: bool,
+    /// Whether the machine was started since.
+    is_of_earlier_boot: bool,
 }
 
 impl Left {
@@ -291,20 +303,23 @@ impl Left {
     }
 
     fn at(path: PathBuf) -> io::Result<Option<Self>> {
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
+        let mut bytes = Vec::new();
+        let is_file = match private::open(&path, Others::Read) {
+            Ok(file) => file.take((HEADER + ROOM) as u64).read_to_end(&mut bytes).is_ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+            // Another kind of file, or one that others can write.
+            Err(_) => false,
         };
-        let [magic, head, tail, base] = header(&bytes);
+        let [magic, head, tail, base, booted] = header(&bytes);
         let is_whole = magic == MAGIC && head.checked_sub(tail).is_some_and(|length| length <= ROOM as u64);
         // A process that was killed while it made the ring had no frame to add.
-        let is_new = magic == 0 && head == 0;
+        let is_new = magic == 0 && head == 0 && is_file;
         let frames = match is_whole {
             true => Frames { bytes: between(&bytes, tail, head), base },
             false => Frames { bytes: Vec::new(), base: 0 },
         };
-        Ok(Some(Self { path, frames, is_whole: is_whole || is_new }))
+        let is_of_earlier_boot = booted != boot();
+        Ok(Some(Self { path, frames, is_whole: is_whole || is_new, is_of_earlier_boot }))
     }
 
     /// The number of lines that the segment has behind the length from which the frames count.
@@ -323,10 +338,10 @@ impl Left {
         }
     }
 
-    /// Removes the ring, or keeps what was changed for [`super::CallLog::verify`].
+    /// Removes the ring, or keeps what was `changed` for [`super::CallLog::verify`], unless that is what a loss of power left.
     pub(super) fn close(self, changed: bool) -> io::Result<()> {
-        match changed {
-            true => fs::rename(&self.path, self.path.with_extension(CHANGED_SUFFIX.trim_start_matches('.'))),
+        match changed && !self.is_of_earlier_boot {
+            true => fs::rename(&self.path, self.path.with_extension(CHANGED.trim_start_matches('.'))),
             false => fs::remove_file(&self.path),
         }
     }
@@ -334,32 +349,31 @@ impl Left {
 
 /// The first frame of a ring that was changed after its process was killed.
 pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
-    let Some(number) = numbers(dir, CHANGED_SUFFIX)?.into_iter().min() else { return Ok(None) };
-    let file = name(number);
-    let path = dir.join(&file).with_extension(CHANGED_SUFFIX.trim_start_matches('.'));
-    let Some(left) = Left::at(path)? else { return Ok(None) };
+    let Some(number) = numbers(dir, CHANGED)?.into_iter().min() else { return Ok(None) };
+    let file = format!("{number:010}{CHANGED}");
+    let Some(left) = Left::at(dir.join(&file))? else { return Ok(None) };
     let (_, changed) = left.contents(key, u64::MAX);
     let at = changed.map_or(0, |changed| changed.at);
     let call = left.frames.call(at);
     Ok(Some(Damage { file, line: at + 1, call, what: "it was changed before it came into the log" }))
 }
 
-fn header(bytes: &[u8]) -> [u64; 4] {
+fn header(bytes: &[u8]) -> [u64; NUMBERS] {
     let mut numbers = bytes.chunks_exact(NUMBER).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
-    [(); 4].map(|()| numbers.next().unwrap_or(0))
+    [(); NUMBERS].map(|()| numbers.next().unwrap_or(0))
 }
 
 /// Waits until the living process that writes the segment `number` has put the frames there that are in its ring now.
 pub(super) fn wait(dir: &Path, number: u64) {
     let look = || {
         let mut bytes = [0; HEADER];
-        let read = File::open(path(dir, number)).and_then(|file| file.read_exact_at(&mut bytes, 0));
+        let read = private::open(&path(dir, number), Others::Read).and_then(|file| file.read_exact_at(&mut bytes, 0));
         read.ok().map(|()| header(&bytes))
     };
     let Some([_, wanted, ..]) = look() else { return };
     let end = Instant::now() + PATIENCE;
     // Without a file, the ring was emptied.
-    while look().is_some_and(|[_, _, tail, _]| tail < wanted) && Instant::now() < end {
+    while look().is_some_and(|[_, _, tail, ..]| tail < wanted) && Instant::now() < end {
         thread::sleep(LOOK);
     }
 }

@@ -68,12 +68,15 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
     let decisions: Vec<PermissionDecision> =
         decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
     invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
-    let persistence: Vec<ResultPersistence> =
-        persistence.into_iter().map(|decision| decision.unfold(id, result.id.id(id), clock)).collect::<Result<_, _>>()?;
+    let persistence: Vec<ResultPersistence> = persistence
+        .into_iter()
+        .map(|decision| decision.unfold(id, result.id.id(id), clock))
+        .collect::<Result<_, _>>()?;
     let result = result.unfold(&invocation, &persistence, clock)?;
     let tool: Arc<str> = invocation.tool_id.as_str().into();
     let event = |(at, event): (usize, Event)| -> serde_json::Result<ToolEvent> {
-        let event_type = event.named.or_else(|| near::event_at(at)).ok_or_else(|| damaged("an event lacks its type"))?;
+        let event_type =
+            event.named.or_else(|| near::event_at(at)).ok_or_else(|| damaged("an event lacks its type"))?;
         let data = match event.data {
             Some(data) => data,
             None => {

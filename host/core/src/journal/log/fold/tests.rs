@@ -374,7 +374,8 @@ fn an_id_of_another_millisecond_is_written_out() {
         event.data.as_object_mut().unwrap()["result_id"] = json!(record.result.result_id);
     }
     record.persistence[0].result_id = record.result.result_id;
-    let (text, ids) = (folded(&record, "later"), [record.events[3].event_id.to_string(), record.result.result_id.to_string()]);
+    let (text, ids) =
+        (folded(&record, "later"), [record.events[3].event_id.to_string(), record.result.result_id.to_string()]);
     assert!(ids.iter().all(|id| text.matches(id.as_str()).count() == 1), "{text}");
     comes_back(&record, "later");
     // One that was made before its call.
@@ -393,26 +394,7 @@ fn a_damaged_payload_is_an_error() {
     for other in ["", "-", "01"] {
         assert!(unfold(other, &sound).is_err(), "{other:?}");
     }
-    let (short, sound): (Value, Value) = (serde_json::from_str(&sound).unwrap(), serde_json::from_str(LONGER).unwrap());
-    for (place, value) in [
-        ("/ended/steps/0", json!(i64::MIN)),
-        ("/ended/steps/0", json!(1.5)),
-        ("/ended/steps/0", json!([1])),
-        ("/ended/steps", json!([0, 1, 2, 3, 4, 5])),
-        ("/decisions/0/id", json!(-1)),
-        ("/decisions/0/id", json!("no id")),
-        ("/result/id", json!(1_u64 << 32)),
-        ("/events/0/0", json!(-1)),
-        ("/events/0/1", json!(i64::MIN)),
-        ("/events/0", json!([1])),
-        ("/events/0", json!([1, 2, {}])),
-        ("/events", json!([[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0]])),
-    ] {
-        let mut changed = short.clone();
-        *changed.pointer_mut(place).unwrap() = value.clone();
-        assert!(unfold(&id, &changed.to_string()).is_err(), "{place} = {value}");
-        let _ = Gist::read(&changed.to_string());
-    }
+    let sound: Value = serde_json::from_str(LONGER).unwrap();
     for (place, value) in [
         ("/ended/at", json!(-1)),
         ("/ended/at", json!("x")),
@@ -462,6 +444,30 @@ fn a_damaged_payload_is_an_error() {
     let mut changed = sound;
     changed["events"][0].as_array_mut().unwrap().extend([json!({}), json!({})]);
     assert!(unfold(&id, &changed.to_string()).is_err(), "an event of five parts");
+}
+
+#[test]
+fn damage_of_what_is_short_at_its_place_is_an_error() {
+    let sound = serde_json::to_value(FoldedEnd::of(&record(LONGER_ID, LONGER).unwrap()).unwrap()).unwrap();
+    for (place, value) in [
+        ("/ended/steps/0", json!(i64::MIN)),
+        ("/ended/steps/0", json!(1.5)),
+        ("/ended/steps/0", json!([1])),
+        ("/ended/steps", json!([0, 1, 2, 3, 4, 5])),
+        ("/decisions/0/id", json!(-1)),
+        ("/decisions/0/id", json!("no id")),
+        ("/result/id", json!(1_u64 << 32)),
+        ("/events/0/0", json!(-1)),
+        ("/events/0/1", json!(i64::MIN)),
+        ("/events/0", json!([1])),
+        ("/events/0", json!([1, 2, {}])),
+        ("/events", json!([[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [1, 0]])),
+    ] {
+        let mut changed = sound.clone();
+        *changed.pointer_mut(place).unwrap() = value.clone();
+        assert!(unfold(LONGER_ID, &changed.to_string()).is_err(), "{place} = {value}");
+        let _ = Gist::read(&changed.to_string());
+    }
 }
 
 /// A call, when it starts and after its end.

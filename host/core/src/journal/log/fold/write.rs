@@ -506,7 +506,8 @@ impl<'a> Event<'a> {
 
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut parts = serializer.serialize_tuple(4 - usize::from(self.is_usual) - usize::from(self.named.is_none()))?;
+        let mut parts =
+            serializer.serialize_tuple(4 - usize::from(self.is_usual) - usize::from(self.named.is_none()))?;
         if let Some(named) = self.named {
             parts.serialize_element(&named)?;
         }

@@ -24,22 +24,26 @@ fn memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
 }
 
+fn begin(log: &CallLog, call: &ToolInvocation) {
+    log.start(Kind::Started, call, false).unwrap();
+}
+
 /// Starts a call and ends it. Returns it.
-async fn run(log: &CallLog) -> ToolInvocation {
+fn run(log: &CallLog) -> ToolInvocation {
     let call = running("a");
-    log.started(&call, false, false).await.unwrap();
+    begin(log, &call);
     log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
     call
 }
 
-async fn busy(folder: &TempDir) -> CallLog {
-    busy_with(folder, LogSettings::default()).await
+fn busy(folder: &TempDir) -> CallLog {
+    busy_with(folder, LogSettings::default())
 }
 
-async fn busy_with(folder: &TempDir, settings: LogSettings) -> CallLog {
+fn busy_with(folder: &TempDir, settings: LogSettings) -> CallLog {
     let log = log(folder, settings);
     for _ in 0..MANY {
-        run(&log).await;
+        run(&log);
     }
     assert_eq!(rings(folder.path()), [1]);
     log
@@ -68,17 +72,17 @@ fn killed(folder: &TempDir) -> TempDir {
 
 /// Calls that a busy process just started and ended, and one that it started, none of which is in the segment. With the
 /// folder as a kill leaves it.
-async fn killed_in_between() -> (TempDir, Vec<InvocationId>, InvocationId, Vec<u8>) {
+fn killed_in_between() -> (TempDir, Vec<InvocationId>, InvocationId, Vec<u8>) {
     let folder = memory();
-    let log = busy(&folder).await;
+    let log = busy(&folder);
     let (mut ended, open) = (Vec::new(), running("a"));
     let left = {
         // Nothing is put into the segment meanwhile.
         let _writer = log.0.writer();
         for _ in 0..3 {
-            ended.push(run(&log).await.invocation_id);
+            ended.push(run(&log).invocation_id);
         }
-        log.started(&open, false, false).await.unwrap();
+        begin(&log, &open);
         killed(&folder)
     };
     log.gather().unwrap();
@@ -86,13 +90,13 @@ async fn killed_in_between() -> (TempDir, Vec<InvocationId>, InvocationId, Vec<u
     (left, ended, open.invocation_id, whole)
 }
 
-#[tokio::test]
-async fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
+#[test]
+fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
     let folder = memory();
-    let (writer, reader) = (busy(&folder).await, log(&folder, LogSettings::default()));
+    let (writer, reader) = (busy(&folder), log(&folder, LogSettings::default()));
     for count in 1..=20 {
         let call = running("a");
-        writer.started(&call, false, false).await.unwrap();
+        begin(&writer, &call);
         let by = if count % 2 == 0 { &reader } else { &writer };
         assert_eq!(statuses(by).len(), count);
     }
@@ -103,21 +107,21 @@ async fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
     assert_eq!(statuses(&reader), ["canceled"; 20]);
 }
 
-#[tokio::test]
-async fn there_is_no_ring_where_lines_are_rare_or_wait_for_the_disk() {
+#[test]
+fn there_is_no_ring_where_lines_are_rare_or_wait_for_the_disk() {
     let folder = memory();
     let flushed = log(&folder, LogSettings { flush: true, ..LogSettings::default() });
     let slow = log(&folder, LogSettings::default());
     for _ in 0..MANY {
-        run(&flushed).await;
+        run(&flushed);
     }
     for _ in 0..3 {
-        run(&slow).await;
+        run(&slow);
         std::thread::sleep(Duration::from_millis(12));
     }
     assert_eq!(rings(folder.path()), NONE);
     for _ in 0..MANY {
-        run(&slow).await;
+        run(&slow);
     }
     assert_eq!(rings(folder.path()), [2]);
     let end = Instant::now() + Duration::from_secs(60);
@@ -125,13 +129,13 @@ async fn there_is_no_ring_where_lines_are_rare_or_wait_for_the_disk() {
         assert!(Instant::now() < end, "the ring stays");
         std::thread::sleep(Duration::from_millis(50));
     }
-    run(&slow).await;
+    run(&slow);
     assert!(slow.verify().unwrap().is_ok());
 }
 
-#[tokio::test]
-async fn a_killed_process_loses_no_line_and_none_comes_twice_wherever_it_was_killed() {
-    let (left, ended, open, whole) = killed_in_between().await;
+#[test]
+fn a_killed_process_loses_no_line_and_none_comes_twice_wherever_it_was_killed() {
+    let (left, ended, open, whole) = killed_in_between();
     let path = segment::path(&left.path().join("calls"), 1);
     let before = fs::read(&path).unwrap().len();
     let ring = fs::read(left.path().join("calls/0000000001.ring")).unwrap();
@@ -153,9 +157,9 @@ async fn a_killed_process_loses_no_line_and_none_comes_twice_wherever_it_was_kil
     }
 }
 
-#[tokio::test]
-async fn a_byte_that_is_changed_after_a_kill_is_found_and_no_call_stays_open() {
-    let (left, ended, open, _) = killed_in_between().await;
+#[test]
+fn a_byte_that_is_changed_after_a_kill_is_found_and_no_call_stays_open() {
+    let (left, ended, open, _) = killed_in_between();
     let (dir, ring) = (left.path().join("calls"), left.path().join("calls/0000000001.ring"));
     let (whole, segment) = (fs::read(&ring).unwrap(), fs::read(segment::path(&dir, 1)).unwrap());
     let first = place(&whole, &ended[0]);
@@ -170,7 +174,7 @@ async fn a_byte_that_is_changed_after_a_kill_is_found_and_no_call_stays_open() {
         let _ = fs::remove_file(dir.join("index.db"));
         let reader = log(&left, LogSettings::default());
         let damage = reader.verify().unwrap().expect_err(&at.to_string());
-        assert_eq!(damage.file, "0000000001.ring", "{at}");
+        assert_eq!(damage.file, "0000000001.changed", "{at}");
         named += usize::from(damage.call.is_some());
         assert!(!statuses(&reader).contains(&"running".to_owned()), "{at}");
         // It is still found afterwards.
@@ -180,6 +184,49 @@ async fn a_byte_that_is_changed_after_a_kill_is_found_and_no_call_stays_open() {
     assert!(named > 20, "{named}");
 }
 
+#[test]
+fn what_a_loss_of_power_left_of_a_ring_is_no_forgery() {
+    let (left, ended, open, _) = killed_in_between();
+    let ring = left.path().join("calls/0000000001.ring");
+    let mut bytes = fs::read(&ring).unwrap();
+    // Another boot, and a page that did not reach the disk.
+    bytes[32..40].fill(7);
+    let lost = place(&bytes, &ended[2]);
+    bytes[lost..lost + 100].fill(0);
+    fs::write(&ring, &bytes).unwrap();
+    let reader = log(&left, LogSettings::default());
+    assert!(reader.verify().unwrap().is_ok());
+    assert_eq!(rings(left.path()), NONE);
+    let kept = lines(left.path());
+    assert!(kept.iter().any(|(_, id)| *id == ended[1].to_string()), "{kept:?}");
+    assert!(!kept.iter().any(|(_, id)| [ended[2], open].iter().any(|lost| *id == lost.to_string())), "{kept:?}");
+}
+
+#[test]
+fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
+    let folder = memory();
+    drop(busy(&folder));
+    let dir = folder.path().join("calls");
+    let reader = log(&folder, LogSettings::default());
+    let ring = dir.join("0000000001.ring");
+    // Larger than any ring, and a number without a segment.
+    let file = fs::File::create(&ring).unwrap();
+    file.set_len(1 << 40).unwrap();
+    fs::write(dir.join("0000000099.ring"), b"toolring").unwrap();
+    assert!(reader.verify().unwrap().is_ok());
+    assert!(!ring.exists());
+    // Frames that nobody with the key wrote.
+    let forged: Vec<u8> = [u64::from_le_bytes(*b"toolring"), 64, 0, 0, 0].map(u64::to_le_bytes).concat();
+    fs::write(&ring, [forged, vec![1; 300 << 10]].concat()).unwrap();
+    let before = lines(folder.path());
+    reader.close_orphans().unwrap();
+    assert_eq!(lines(folder.path()), before);
+    // No file at all.
+    std::os::unix::fs::symlink("/dev/zero", &ring).unwrap();
+    reader.close_orphans().unwrap();
+    assert!(!ring.exists() && lines(folder.path()) == before);
+}
+
 /// The last place of a call's id in the ring.
 fn place(ring: &[u8], id: &InvocationId) -> usize {
     let id = id.to_string();
@@ -187,23 +234,23 @@ fn place(ring: &[u8], id: &InvocationId) -> usize {
 }
 
 /// Runs calls of 60 kB each.
-async fn run_large(log: &CallLog, count: usize) {
+fn run_large(log: &CallLog, count: usize) {
     let mut call = running("a");
     call.model_input = Arc::new(json!("x".repeat(60 << 10)));
     for _ in 0..count {
         call.invocation_id = InvocationId::new();
-        log.started(&call, false, false).await.unwrap();
+        begin(log, &call);
         log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
     }
 }
 
-#[tokio::test]
-async fn a_busy_process_removes_segments_beside_its_calls() {
+#[test]
+fn a_busy_process_removes_segments_beside_its_calls() {
     let folder = memory();
-    let log = busy_with(&folder, LogSettings { bytes_max: 6 << 20, ..LogSettings::default() }).await;
+    let log = busy_with(&folder, LogSettings { bytes_max: 6 << 20, ..LogSettings::default() });
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        run_large(&log, 100).await;
+        run_large(&log, 100);
         let kept = segment::numbers(log.dir()).unwrap();
         if kept[0] > 2 && kept.len() <= 3 {
             break;
@@ -221,13 +268,13 @@ async fn a_busy_process_removes_segments_beside_its_calls() {
     assert!(super::log(&folder, LogSettings::default()).verify().unwrap().is_err());
 }
 
-#[tokio::test]
-async fn a_busy_process_goes_on_in_the_next_segment_when_one_is_full() {
+#[test]
+fn a_busy_process_goes_on_in_the_next_segment_when_one_is_full() {
     let folder = memory();
-    let log = busy(&folder).await;
+    let log = busy(&folder);
     let long = running("long");
-    log.started(&long, false, false).await.unwrap();
-    run_large(&log, 75).await;
+    begin(&log, &long);
+    run_large(&log, 75);
     assert_eq!(segment::numbers(log.dir()).unwrap(), [1, 2]);
     assert_eq!(statuses(&log), ["running"]);
     log.append(Kind::Dropped, Some(long.invocation_id), &()).unwrap();
@@ -236,30 +283,24 @@ async fn a_busy_process_goes_on_in_the_next_segment_when_one_is_full() {
     assert_eq!(statuses(&log).len(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn calls_at_once_have_their_lines_once_and_in_order() {
+#[test]
+fn calls_at_once_have_their_lines_once_and_in_order() {
     let folder = memory();
     let writer = log(&folder, LogSettings::default());
-    let calls: Vec<_> = (0..4)
-        .map(|_| {
-            let writer = writer.clone();
-            tokio::spawn(async move {
-                let mut ids = Vec::new();
-                for count in 0..300 {
-                    let call = run(&writer).await;
-                    ids.push(call.invocation_id.to_string());
-                    if count % 50 == 0 {
-                        assert!(writer.verify().unwrap().is_ok());
-                    }
-                }
-                ids
-            })
-        })
-        .collect();
-    let mut ids = Vec::new();
-    for call in calls {
-        ids.extend(call.await.unwrap());
-    }
+    let calls = || {
+        let call = |count: usize| {
+            let call = run(&writer);
+            if count.is_multiple_of(50) {
+                assert!(writer.verify().unwrap().is_ok());
+            }
+            call.invocation_id.to_string()
+        };
+        (0..300).map(call).collect::<Vec<_>>()
+    };
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(calls)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
     drop(writer);
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 2 * ids.len());
@@ -269,19 +310,19 @@ async fn calls_at_once_have_their_lines_once_and_in_order() {
 }
 
 /// What cannot be written to the segment stays on record, and nothing new starts.
-#[tokio::test]
-async fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
+#[test]
+fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
     let folder = memory();
-    let log = busy(&folder).await;
+    let log = busy(&folder);
     let call = running("a");
     let lock = {
         let mut writer = log.0.writer();
-        log.started(&call, false, false).await.unwrap();
+        begin(&log, &call);
         let read_only = fs::File::open(segment::path(log.dir(), 1)).unwrap();
         writer.as_mut().unwrap().current.replace_file(read_only)
     };
     assert!(log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).is_err());
-    assert!(log.started(&running("a"), false, false).await.is_err());
+    assert!(log.start(Kind::Started, &running("a"), false).is_err());
     let left: PathBuf = folder.path().join("calls/0000000001.ring");
     drop((log, lock));
     assert!(left.exists());
