@@ -137,6 +137,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("scrub_body", &["SEC-3"], &[]),
     ("compressed_bodies", &[], &["sandbox::secrets::a_body_in_which_no_value"]),
     ("replay_seeds", &[], &["cli::replay::no_seed_is_kept"]),
+    ("log_ring", &[], &["unit:journal::log::tests::ring::"]),
     ("replay_log", &[], &["cli::replay::a_damaged_record"]),
     ("replay_world", &[], &["cli::replay::a_replay_gets_no_grants"]),
     ("redaction", &[], &["pipeline::redaction::a_tool_that_copies_a_sensitive_argument"]),
