@@ -11,7 +11,7 @@ use crate::record::InvocationId;
 use super::line::{self, Kind, Unlinked};
 use super::ring::{self, Ring};
 use super::segment::{self, Segment};
-use super::{CallLog, Inner, LogError, Writer};
+use super::{CallLog, Inner, Key, LogError, Writer};
 
 /// How long lines wait in the ring.
 const TICK: Duration = Duration::from_millis(1);
@@ -22,6 +22,10 @@ const IDLE_TICKS: u32 = 500;
 /// So many lines, each less than [`PAUSE`] after the one before, make a process busy.
 const BUSY_LINES: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
+/// Time between two looks at the ring of another process.
+const LOOK: Duration = Duration::from_micros(200);
+/// How long a reader waits for other processes to empty their rings. One that is stopped never does.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -128,13 +132,21 @@ impl Inner {
         }
         let Writer { key, current, pace, .. } = writer;
         let ring = ring.filter(|ring| ring.number == current.number);
-        let made = ring.map_or_else(|| Ring::create(&self.dir, current.number, key), |ring| Ok(Some(ring)));
-        let Some(mut ring) = made.ok().flatten().filter(|_| pace.is_served || self.serve()) else {
-            pace.is_plain = true;
-            return;
+        let mut ring = match ring.map_or_else(|| Ring::create(&self.dir, current.number, key), |ring| Ok(Some(ring))) {
+            Ok(Some(ring)) if pace.is_served || self.serve() => ring,
+            Ok(None) => {
+                pace.is_plain = true;
+                return;
+            }
+            // Without space or a thread, perhaps later.
+            Ok(Some(_)) | Err(_) => {
+                pace.lines = 0;
+                return;
+            }
         };
         pace.is_served = true;
-        ring.begin(current.bytes());
+        let (bytes, chain) = current.end();
+        ring.begin(key, bytes, chain);
         let room = current.room();
         *self.front() = Some(Front { ring, open: std::mem::take(&mut current.open), room });
     }
@@ -208,26 +220,41 @@ impl CallLog {
     /// Puts all lines that wait in rings into their segments, so that they can be read: those of this process, and those of
     /// dead ones. Living ones do so themselves.
     pub(super) fn gather(&self) -> Result<(), LogError> {
-        let gathered = || -> io::Result<()> {
-            let own = {
-                let mut writer = self.0.writer();
-                self.0.drain_into(&mut writer)?;
-                writer.as_ref().map(|writer| writer.current.number)
-            };
-            for number in ring::numbers(self.dir(), ring::SUFFIX)? {
-                if Some(number) == own || !segment::path(self.dir(), number).exists() {
-                    continue;
-                }
-                let key = self.key().map_err(io::Error::other)?;
-                if Segment::retake(self.dir(), number, &key)?.is_none() {
-                    ring::wait(self.dir(), number);
-                }
-            }
-            Ok(())
+        let own = {
+            let mut writer = self.0.writer();
+            self.0.drain_into(&mut writer).map_err(|error| self.failed("write", &error))?;
+            writer.as_ref().map(|writer| writer.current.number)
         };
-        match gathered() {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed("read", &error)),
-            _ => Ok(()),
+        let numbers = match ring::numbers(self.dir()) {
+            Ok(numbers) => numbers,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.failed("read", &error)),
+        };
+        let end = Instant::now() + PATIENCE;
+        for number in numbers.into_iter().filter(|number| Some(*number) != own) {
+            let key = self.key()?;
+            self.gather_other(number, &key, end).map_err(|error| self.failed("repair", &error))?;
         }
+        Ok(())
+    }
+
+    /// Waits until `end` for the lines of the ring of another process, which may die meanwhile.
+    fn gather_other(&self, number: u64, key: &Key, end: Instant) -> io::Result<()> {
+        if segment::is_closed(self.dir(), number) {
+            // A process that closes a segment has put all lines there.
+            ring::remove(self.dir(), number, ring::SUFFIX);
+            return Ok(());
+        }
+        let Some(wanted) = ring::end(self.dir(), number) else {
+            return Segment::retake(self.dir(), number, key).map(drop);
+        };
+        while Segment::retake(self.dir(), number, key)?.is_none()
+            && segment::path(self.dir(), number).exists()
+            && !ring::is_written(self.dir(), number, wanted)
+            && Instant::now() < end
+        {
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 }

@@ -173,6 +173,11 @@ pub(super) fn add(lines: &mut Vec<u8>, content: &[u8], before: &Hash, key: &Zero
     chain
 }
 
+/// The hash of the content of `line`, which has no line break.
+pub(super) fn hash(line: &[u8]) -> Hash {
+    blake3::hash(line.get(CHAIN_BYTES..).unwrap_or_default())
+}
+
 /// Bytes of the line with `content`.
 pub(super) fn length(content: &[u8]) -> u64 {
     (CHAIN_BYTES + content.len() + 1) as u64

@@ -150,7 +150,7 @@ struct Inner {
     key_file: PathBuf,
     settings: LogSettings,
     writer: Mutex<Option<Writer>>,
-    /// Locked after the writer, and while no line is written.
+    /// Locked after the writer or alone, and never while a file is written.
     front: Mutex<Option<Front>>,
     /// Whether a thread removes segments.
     is_pruned: AtomicBool,

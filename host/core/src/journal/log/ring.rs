@@ -2,32 +2,32 @@
 //! its process as a written file does, and whoever takes the segment of a dead process puts its lines there.
 //!
 //! It begins with a header of five numbers: [`MAGIC`]; the position after the last frame; the position of the first frame
-//! that may not be in the segment yet; the length of the segment when its first frame was added; and the boot of the machine,
-//! because a machine that loses power may keep a part of the file. Positions count bytes from the creation of the file. A frame is `LENGTH COUNT MAC CONTENT`: COUNT is the number of frames since that length,
-//! and MAC a keyed hash of that length, COUNT and CONTENT, because nothing else links a line that is not in its segment.
-//! Numbers have 8 bytes, the least significant first.
+//! that may not be in the segment yet; the base, which is the length of the segment when its first frame was added; and the
+//! boot of the machine, because a machine that loses power may keep a part of the file. Positions count bytes from the creation
+//! of the file. A frame is `LENGTH COUNT MAC CONTENT`: COUNT is the number of frames since the base, and MAC a keyed hash of COUNT
+//! and CONTENT, because nothing else links a line that is not in its segment. Its key follows from the chain at the base, so
+//! that frames belong to one place of one segment. Numbers have 8 bytes, the least significant first.
 
 use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use blake3::Hash;
 use memmap2::MmapMut;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use siphasher::sip::SipHasher24;
 
-use crate::private::{self, Others};
+use crate::private;
 
-use super::{Damage, Key, line};
+use super::{Damage, Key, line, segment};
 
 /// How the name of a ring ends.
-pub(super) const SUFFIX: &str = ".ring";
+pub(super) const SUFFIX: &str = "ring";
 /// How that of a ring ends that was changed after its process was killed.
-const CHANGED: &str = ".changed";
+pub(super) const CHANGED: &str = "changed";
 const MAGIC: u64 = u64::from_le_bytes(*b"toolring");
 const NUMBER: usize = size_of::<u64>();
 const NUMBERS: usize = 5;
@@ -38,10 +38,6 @@ const FRAME: usize = 3 * NUMBER;
 const ID_PLACE: usize = 28;
 /// Bytes of frames that a ring can hold: those of a hundred calls.
 const ROOM: usize = 256 << 10;
-/// Time between two looks at the ring of another process.
-const LOOK: Duration = Duration::from_micros(200);
-/// How long a reader waits for another process to empty its ring. One that is stopped never does.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The ring of a segment that this process writes.
 pub(super) struct Ring {
@@ -51,43 +47,51 @@ pub(super) struct Ring {
     mac: Mac,
     head: u64,
     tail: u64,
-    /// The length of the segment when the first frame was added.
-    base: u64,
-    /// Frames since, and how many of them the segment has.
+    /// Frames since the base, and how many of them the segment has.
     count: u64,
     written: u64,
 }
 
-/// Frames as they are in the file, from one position to another.
-pub(super) struct Frames {
-    bytes: Vec<u8>,
-    base: u64,
-}
-
 /// Frames that are not as they were written.
-pub(super) struct Changed {
+struct Changed {
     /// The place of the first one, from 0.
-    pub(super) at: u64,
+    at: u64,
 }
 
-fn path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:010}{SUFFIX}"))
+/// What a segment has behind a line.
+pub(super) struct Behind {
+    pub(super) chain: Hash,
+    /// The hashes of the contents of the lines.
+    pub(super) lines: Vec<Hash>,
 }
 
-/// The numbers of the segments with a file whose name ends so.
-pub(super) fn numbers(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
+fn path(dir: &Path, number: u64, suffix: &str) -> PathBuf {
+    dir.join(format!("{number:010}.{suffix}"))
+}
+
+/// The numbers of the segments that have a ring.
+pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    numbers_of(dir, SUFFIX)
+}
+
+fn numbers_of(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let number: Option<u64> = name.to_str().and_then(|name| name.strip_suffix(suffix)?.parse().ok());
-        numbers.extend(number);
+        let found = entry?.path();
+        let number: Option<u64> = found.file_stem().and_then(|name| name.to_str()?.parse().ok());
+        // Not another spelling of the number.
+        numbers.extend(number.filter(|number| found == path(dir, *number, suffix)));
     }
     Ok(numbers)
 }
 
+/// Removes the file beside the segment `number` whose name ends so, if there is one.
+pub(super) fn remove(dir: &Path, number: u64, suffix: &str) {
+    let _ = fs::remove_file(path(dir, number, suffix));
+}
+
 /// Allocates the space of a ring, and maps it.
 fn mapped(file: &File) -> io::Result<MmapMut> {
-    file.set_len(0)?;
     rustix::fs::fallocate(file, FallocateFlags::empty(), 0, (HEADER + ROOM) as u64)?;
     file.write_all_at(&vec![0; HEADER + ROOM], 0)?;
     #[allow(unsafe_code, reason = "no safe function maps a file")]
@@ -98,32 +102,36 @@ fn mapped(file: &File) -> io::Result<MmapMut> {
     }
 }
 
-/// A number of the boot of this machine; 0 if there is none.
-fn boot() -> u64 {
-    let id = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    blake3::hash(&id).as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+/// A number of the boot of this machine, if the kernel tells.
+fn boot() -> Option<u64> {
+    let id = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    blake3::hash(&id).as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
 impl Ring {
     /// Creates the ring of the segment `number`; `None` where a copy to it could fail for want of space.
     pub(super) fn create(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
-        let path = path(dir, number);
+        let path = path(dir, number, SUFFIX);
+        let Some(boot) = boot() else { return Ok(None) };
+        // One that exists may be mapped.
+        let _ = fs::remove_file(&path);
         let file = private::open_or_create(&path)?;
         let mapped = if keeps_space(&file) { mapped(&file).map(Some) } else { Ok(None) };
         let Some(mut map) = mapped.inspect_err(|_| _ = fs::remove_file(&path))? else {
             fs::remove_file(&path)?;
             return Ok(None);
         };
-        put(&mut map, 4, boot());
+        put(&mut map, 4, boot);
         put(&mut map, 0, MAGIC);
-        Ok(Some(Self { number, map, path, mac: Mac::of(key), head: 0, tail: 0, base: 0, count: 0, written: 0 }))
+        let mac = Mac::of(key, &line::beginning(key, number));
+        Ok(Some(Self { number, map, path, mac, head: 0, tail: 0, count: 0, written: 0 }))
     }
 
-    /// Says that the segment has `base` bytes. The ring must be empty.
-    pub(super) fn begin(&mut self, base: u64) {
-        (self.base, self.count, self.written) = (base, 0, 0);
+    /// Says that the segment has `base` bytes, and what its chain is there. The ring must be empty.
+    pub(super) fn begin(&mut self, key: &Key, base: u64, chain: &Hash) {
+        (self.mac, self.count, self.written) = (Mac::of(key, chain), 0, 0);
         put(&mut self.map, 3, base);
-        // Before the frames that count from there, should the process be killed in between.
+        // Before the frames that count from there, should this process be killed in between.
         fence(Ordering::Release);
     }
 
@@ -137,7 +145,7 @@ impl Ring {
         if (FRAME + content.len()) as u64 > free {
             return false;
         }
-        let mac = self.mac.of_frame(self.base, self.count, content);
+        let mac = self.mac.of_frame(self.count, content);
         let mut at = self.head;
         for number in [content.len() as u64, self.count, mac] {
             at = self.copy(at, &number.to_le_bytes());
@@ -162,9 +170,9 @@ impl Ring {
         at + bytes.len() as u64
     }
 
-    /// The frames that the segment does not have, and their end.
+    /// The frames that the segment does not have.
     pub(super) fn pending(&self) -> Pending {
-        let frames = Frames { bytes: between(&self.map, self.tail, self.head), base: self.base };
+        let frames = Frames(between(&self.map, self.tail, self.head));
         Pending { frames, mac: self.mac.clone(), written: self.written, head: self.head, count: self.count }
     }
 
@@ -192,9 +200,11 @@ impl Pending {
     ///
     /// Another process wrote to the ring.
     pub(super) fn contents(&self) -> io::Result<Vec<&[u8]>> {
-        match self.frames.contents(&self.mac, self.written) {
-            (contents, None) => Ok(contents),
-            (_, Some(_)) => Err(io::Error::other("lines that wait for it were changed")),
+        match self.frames.read(&self.mac) {
+            (frames, None) if frames.first().is_none_or(|(count, _)| *count == self.written) => {
+                Ok(frames.into_iter().map(|(_, content)| content).collect())
+            }
+            _ => Err(io::Error::other("lines that wait for it were changed")),
         }
     }
 }
@@ -207,44 +217,45 @@ impl Drop for Ring {
     }
 }
 
+/// Frames as they are in the file, from one position to another.
+struct Frames(Vec<u8>);
+
 impl Frames {
-    /// The contents of the frames, without the first ones that the segment has already: those whose number is less than
-    /// `lines`, the lines that the segment has behind `base`. With the frames that are not as they were written.
-    fn contents(&self, mac: &Mac, lines: u64) -> (Vec<&[u8]>, Option<Changed>) {
-        let (mut contents, mut rest, mut at, mut next) = (Vec::new(), self.bytes.as_slice(), 0, None);
+    /// The numbers and the contents of the frames, and the first frame that is not as it was written.
+    fn read(&self, mac: &Mac) -> (Vec<(u64, &[u8])>, Option<Changed>) {
+        let (mut frames, mut rest) = (Vec::<(u64, &[u8])>::new(), self.0.as_slice());
         while !rest.is_empty() {
-            let Some((count, content, more)) = self.first(mac, rest) else { return (contents, Some(Changed { at })) };
-            // None is left out, and none comes twice.
-            if next.unwrap_or(count.min(lines)) != count && guard!("log_ring") {
-                return (contents, Some(Changed { at }));
-            }
-            if count >= lines {
-                contents.push(content);
-            }
-            (next, at, rest) = (Some(count + 1), at + 1, more);
+            let next = frames.last().map(|(count, _)| count + 1);
+            let found = first(mac, rest).filter(|(count, ..)| next.is_none_or(|next| next == *count));
+            let Some((count, content, more)) = found else {
+                let at = frames.len() as u64;
+                return (frames, Some(Changed { at }));
+            };
+            frames.push((count, content));
+            rest = more;
         }
-        (contents, None)
+        (frames, None)
     }
 
     /// The call that the frame at the place `at` is about, as far as that can be read.
     fn call(&self, at: u64) -> Option<String> {
-        let mut rest = self.bytes.as_slice();
+        let mut rest = self.0.as_slice();
         for _ in 0..at {
             let (length, more) = take(rest)?;
             rest = more.get(2 * NUMBER..)?.get(usize::try_from(length).ok()?..)?;
         }
         line::id(rest.get(FRAME..)?.split_at_checked(ID_PLACE)?.0).map(str::to_owned)
     }
+}
 
-    /// The number and the content of the first frame of `rest`, and what follows it.
-    fn first<'a>(&self, mac: &Mac, rest: &'a [u8]) -> Option<(u64, &'a [u8], &'a [u8])> {
-        let (length, rest) = take(rest)?;
-        let (count, rest) = take(rest)?;
-        let (said, rest) = take(rest)?;
-        let (content, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        let is_same = said == mac.of_frame(self.base, count, content);
-        (is_same || !guard!("log_ring")).then_some((count, content, rest))
-    }
+/// The number and the content of the first frame of `rest`, and what follows it.
+fn first<'a>(mac: &Mac, rest: &'a [u8]) -> Option<(u64, &'a [u8], &'a [u8])> {
+    let (length, rest) = take(rest)?;
+    let (count, rest) = take(rest)?;
+    let (said, rest) = take(rest)?;
+    let (content, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let is_same = said == mac.of_frame(count, content);
+    (is_same || !guard!("log_ring")).then_some((count, content, rest))
 }
 
 fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -257,15 +268,13 @@ fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
 struct Mac(SipHasher24);
 
 impl Mac {
-    /// Its key follows from that of the log.
-    fn of(key: &Key) -> Self {
-        let key = blake3::keyed_hash(key, b"ring");
+    fn of(key: &Key, chain: &Hash) -> Self {
+        let key = blake3::keyed_hash(key, &[b"ring".as_slice(), chain.as_bytes()].concat());
         Self(SipHasher24::new_with_key(key.as_bytes().first_chunk().unwrap_or(&[0; 16])))
     }
 
-    fn of_frame(&self, base: u64, count: u64, content: &[u8]) -> u64 {
+    fn of_frame(&self, count: u64, content: &[u8]) -> u64 {
         let mut hasher = self.0;
-        hasher.write_u64(base);
         hasher.write_u64(count);
         hasher.write(content);
         hasher.finish()
@@ -286,62 +295,98 @@ fn between(ring: &[u8], from: u64, to: u64) -> Vec<u8> {
     [part(place, first), part(0, length - first)].concat()
 }
 
+#[derive(Clone, Copy)]
+struct Header {
+    head: u64,
+    tail: u64,
+    base: u64,
+    boot: u64,
+}
+
+impl Header {
+    /// `None` if it is not one.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = bytes.chunks_exact(NUMBER).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
+        let [magic, head, tail, base, boot] = [(); NUMBERS].map(|()| numbers.next().unwrap_or(0));
+        let is_one = magic == MAGIC && head.checked_sub(tail).is_some_and(|length| length <= ROOM as u64);
+        is_one.then_some(Self { head, tail, base, boot })
+    }
+}
+
+/// Opens a ring, or what is in its place; `None` if that is no file.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    File::options().read(true).custom_flags(flags).open(path).map(Some)
+}
+
 /// A ring that a dead process left.
 pub(super) struct Left {
     path: PathBuf,
+    header: Option<Header>,
     frames: Frames,
-    /// Whether the header is one.
-    is_whole: bool,
-    /// Whether the machine was started since.
-    is_of_earlier_boot: bool,
+    /// Whether the process was killed while it made the ring, when it had no frame to add.
+    is_new: bool,
 }
 
 impl Left {
     /// That of the segment `number`, which the caller has locked; `None` if there is none.
     pub(super) fn read(dir: &Path, number: u64) -> io::Result<Option<Self>> {
-        Self::at(path(dir, number))
+        Self::at(path(dir, number, SUFFIX))
     }
 
     fn at(path: PathBuf) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        let is_file = match private::open(&path, Others::Read) {
-            Ok(file) => file.take((HEADER + ROOM) as u64).read_to_end(&mut bytes).is_ok(),
+        let file = match open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // Another kind of file, or one that others can write.
-            Err(_) => false,
+            file => file?,
         };
-        let [magic, head, tail, base, booted] = header(&bytes);
-        let is_whole = magic == MAGIC && head.checked_sub(tail).is_some_and(|length| length <= ROOM as u64);
-        // A process that was killed while it made the ring had no frame to add.
-        let is_new = magic == 0 && head == 0 && is_file;
-        let frames = match is_whole {
-            true => Frames { bytes: between(&bytes, tail, head), base },
-            false => Frames { bytes: Vec::new(), base: 0 },
-        };
-        let is_of_earlier_boot = booted != boot();
-        Ok(Some(Self { path, frames, is_whole: is_whole || is_new, is_of_earlier_boot }))
-    }
-
-    /// The number of lines that the segment has behind the length from which the frames count.
-    pub(super) fn lines_in(&self, segment: &File, length: u64) -> io::Result<u64> {
-        let missing = length.saturating_sub(self.frames.base);
-        let mut bytes = vec![0; usize::try_from(missing).unwrap_or(0)];
-        segment.read_exact_at(&mut bytes, self.frames.base.min(length))?;
-        Ok(bytes.iter().filter(|byte| **byte == b'\n').count() as u64)
-    }
-
-    /// The contents of the frames that the segment does not have, and the damage.
-    pub(super) fn contents(&self, key: &Key, lines: u64) -> (Vec<&[u8]>, Option<Changed>) {
-        match self.is_whole {
-            true => self.frames.contents(&Mac::of(key), lines),
-            false => (Vec::new(), Some(Changed { at: 0 })),
+        let is_file = file.is_some();
+        if let Some(file) = file {
+            file.take((HEADER + ROOM) as u64).read_to_end(&mut bytes)?;
         }
+        let header = Header::read(&bytes);
+        let frames = Frames(header.map_or_else(Vec::new, |header| between(&bytes, header.tail, header.head)));
+        // One that was cut has no header that says what it has.
+        let header = header.filter(|header| header.head - header.tail == frames.0.len() as u64);
+        let is_new = is_file && bytes.iter().take(2 * NUMBER).all(|byte| *byte == 0);
+        Ok(Some(Self { path, header, frames, is_new }))
+    }
+
+    /// The length of the segment from which the frames count.
+    pub(super) fn base(&self) -> Option<u64> {
+        self.header.map(|header| header.base)
+    }
+
+    /// The contents of the frames that the segment does not have, and whether others are not as they were written. `behind`
+    /// is what the segment has behind the base.
+    pub(super) fn contents(&self, key: &Key, behind: Option<&Behind>) -> (Vec<&[u8]>, bool) {
+        if self.is_new || self.header.is_some() && self.frames.0.is_empty() {
+            return (Vec::new(), false);
+        }
+        let Some(Behind { chain, lines }) = behind else { return (Vec::new(), true) };
+        let (frames, changed) = self.frames.read(&Mac::of(key, chain));
+        let place = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let end = |frame: Option<&(u64, &[u8])>| frame.map_or(0, |(count, _)| place(*count));
+        // None is left out, and what the segment has came from here.
+        let is_same = |(count, content): &(u64, &[u8])| {
+            lines.get(place(*count)).is_none_or(|line| *line == blake3::hash(content))
+        };
+        let follow = end(frames.first()) <= lines.len() && lines.len() <= end(frames.last()) + 1;
+        if !(follow && frames.iter().all(is_same)) && guard!("log_ring") {
+            return (Vec::new(), true);
+        }
+        let new = frames.into_iter().filter(|(count, _)| place(*count) >= lines.len());
+        (new.map(|(_, content)| content).collect(), changed.is_some())
     }
 
     /// Removes the ring, or keeps what was `changed` for [`super::CallLog::verify`], unless that is what a loss of power left.
     pub(super) fn close(self, changed: bool) -> io::Result<()> {
-        match changed && !self.is_of_earlier_boot {
-            true => fs::rename(&self.path, self.path.with_extension(CHANGED.trim_start_matches('.'))),
+        let is_of_earlier_boot = self.header.is_some_and(|header| Some(header.boot) != boot());
+        match changed && !is_of_earlier_boot {
+            true => fs::rename(&self.path, self.path.with_extension(CHANGED)),
             false => fs::remove_file(&self.path),
         }
     }
@@ -349,44 +394,43 @@ impl Left {
 
 /// The first frame of a ring that was changed after its process was killed.
 pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
-    let Some(number) = numbers(dir, CHANGED)?.into_iter().min() else { return Ok(None) };
-    let file = format!("{number:010}{CHANGED}");
-    let Some(left) = Left::at(dir.join(&file))? else { return Ok(None) };
-    let (_, changed) = left.contents(key, u64::MAX);
+    let Some(number) = numbers_of(dir, CHANGED)?.into_iter().min() else { return Ok(None) };
+    let Some(left) = Left::at(path(dir, number, CHANGED))? else { return Ok(None) };
+    let behind = match (left.base(), File::open(segment::path(dir, number))) {
+        (Some(base), Ok(file)) => segment::behind(&file, base)?,
+        _ => None,
+    };
+    let changed = behind.and_then(|behind| left.frames.read(&Mac::of(key, &behind.chain)).1);
     let at = changed.map_or(0, |changed| changed.at);
-    let call = left.frames.call(at);
+    let (file, call) = (format!("{number:010}.{CHANGED}"), left.frames.call(at));
     Ok(Some(Damage { file, line: at + 1, call, what: "it was changed before it came into the log" }))
 }
 
-fn header(bytes: &[u8]) -> [u64; NUMBERS] {
-    let mut numbers = bytes.chunks_exact(NUMBER).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
-    [(); NUMBERS].map(|()| numbers.next().unwrap_or(0))
+/// The position after the last frame of the ring of the segment `number`; `None` if there is no ring.
+pub(super) fn end(dir: &Path, number: u64) -> Option<u64> {
+    look(dir, number).map(|header| header.head)
 }
 
-/// Waits until the living process that writes the segment `number` has put the frames there that are in its ring now.
-pub(super) fn wait(dir: &Path, number: u64) {
-    let look = || {
-        let mut bytes = [0; HEADER];
-        let read = private::open(&path(dir, number), Others::Read).and_then(|file| file.read_exact_at(&mut bytes, 0));
-        read.ok().map(|()| header(&bytes))
-    };
-    let Some([_, wanted, ..]) = look() else { return };
-    let end = Instant::now() + PATIENCE;
+/// Whether the segment `number` has all frames before the position `end` of its ring.
+pub(super) fn is_written(dir: &Path, number: u64, end: u64) -> bool {
     // Without a file, the ring was emptied.
-    while look().is_some_and(|[_, _, tail, ..]| tail < wanted) && Instant::now() < end {
-        thread::sleep(LOOK);
-    }
+    look(dir, number).is_none_or(|header| header.tail >= end)
+}
+
+fn look(dir: &Path, number: u64) -> Option<Header> {
+    let mut bytes = [0; HEADER];
+    open(&path(dir, number, SUFFIX)).ok()??.read_exact_at(&mut bytes, 0).ok()?;
+    Header::read(&bytes)
 }
 
 /// Whether the file system writes to allocated space in place. Another one may have no space when a page is written, and
-/// then kills the process. The list is short on purpose.
+/// then kills the process; so may XFS, if a copy of the file shares its space. The list is short on purpose.
 #[cfg(target_os = "linux")]
 fn keeps_space(file: &File) -> bool {
     const EXT4: u64 = 0xEF53;
-    const XFS: u64 = 0x5846_5342;
     const TMPFS: u64 = 0x0102_1994;
     // The type is `i64` or `u32`, depending on the platform.
-    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, XFS, TMPFS].contains(&(found.f_type as u64)))
+    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, TMPFS].contains(&(found.f_type as u64)))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -16,14 +16,14 @@ use crate::private;
 use crate::record::InvocationId;
 
 use super::line::{self, Hashed, Kind, Line, NO_CALL, Unlinked};
-use super::ring::Left;
+use super::ring::{self, Behind, Left};
 use super::{Key, LogSettings, orphan};
 
 /// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// Maximum number of segments that are removed at once: a call waits while they are read for what has to be kept of them.
+/// Maximum number of segments that are removed at once: they are read for what has to be kept of them.
 const SURPLUS_MAX: usize = 16;
 /// Size of a read, in bytes.
 const READ_BYTES: usize = 256 << 10;
@@ -78,6 +78,11 @@ pub(super) fn is_closed(dir: &Path, number: u64) -> bool {
     fs::metadata(path(dir, number)).is_ok_and(|file| file.permissions().readonly())
 }
 
+/// Whether another process removed the file after it was opened.
+fn is_gone(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.nlink() == 0)
+}
+
 impl Segment {
     /// Takes a segment that no living process writes and that has room, or else a new one. Calls that the earlier
     /// process left open end there.
@@ -102,7 +107,7 @@ impl Segment {
         loop {
             let file = private::open_or_create(&path(dir, number))?;
             // Another process may have created the same segment at this moment.
-            if file.try_lock().is_ok() && file.metadata()?.len() == 0 {
+            if file.try_lock().is_ok() && file.metadata()?.len() == 0 && !is_gone(&file)? {
                 let chain = line::beginning(key, number);
                 let mut segment = Self { number, file, chain, bytes: 0, reserved: 0, open: Vec::new() };
                 let opened = json!({ "segment": number, "toolcell": env!("CARGO_PKG_VERSION") }).to_string();
@@ -113,49 +118,55 @@ impl Segment {
         }
     }
 
-    /// Takes the segment `number`, and ends the calls that were left open in it; `None` if a living process has it, or
-    /// if it is gone.
+    /// Takes the segment `number`, and ends the calls that were left open in it; `None` if a living process has it, if it is
+    /// closed, or if it is gone.
     pub(super) fn retake(dir: &Path, number: u64, key: &Key) -> io::Result<Option<Self>> {
         let file = match File::options().read(true).write(true).open(path(dir, number)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_closed(dir, number) => return Ok(None),
             Err(error) => return Err(error),
         };
         match file.try_lock() {
+            Ok(()) if is_gone(&file)? => return Ok(None),
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        let mut found = Found::read(&file, key, number)?;
-        let torn = found.torn;
+        let found = Found::read(&file, key, number)?;
         let left = Left::read(dir, number)?;
-        let mut segment = Self { number, file, chain: found.chain, bytes: found.bytes, reserved: 0, open: Vec::new() };
-        if torn > 0 {
+        let mut segment = Self { number, file, chain: found.chain, bytes: found.bytes, reserved: 0, open: found.ids() };
+        if found.torn > 0 {
             segment.file.set_len(segment.bytes)?;
         }
-        if let Some(left) = left {
-            segment.add_left(left, key)?;
-            found = Found::read(&segment.file, key, number)?;
-        }
-        // After the lines of the ring: whoever takes the segment after another kill counts those behind its base.
-        if torn > 0 {
-            let removed = json!({ "removed_bytes": torn }).to_string();
+        let open = match left {
+            Some(left) => segment.add_left(left, key)?.open,
+            None => found.open,
+        };
+        // After the lines of the ring: whoever takes the segment after another kill counts those behind the base.
+        if found.torn > 0 {
+            let removed = json!({ "removed_bytes": found.torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
         }
-        for Open { id, started, notes } in found.open.drain(..) {
+        for Open { id, started, notes } in open {
             if let Some(record) = orphan::ended(&id, &started, &notes) {
                 segment.append(key, Kind::Ended, &id, &record)?;
             }
         }
+        // Until here it must not be closed.
+        segment.open.clear();
         Ok(Some(segment))
     }
 
-    /// Adds the lines that are in the ring of a dead process, as far as they are as they were written.
-    fn add_left(&mut self, left: Left, key: &Key) -> io::Result<()> {
-        let lines = left.lines_in(&self.file, self.bytes)?;
-        let (contents, changed) = left.contents(key, lines);
+    /// Adds the lines that are in the ring of a dead process, as far as they are as they were written. Returns what the
+    /// segment has then.
+    fn add_left(&mut self, left: Left, key: &Key) -> io::Result<Found> {
+        let behind = left.base().map_or(Ok(None), |base| behind(&self.file, base))?;
+        let (contents, is_changed) = left.contents(key, behind.as_ref());
         self.add_all(key, &contents)?;
-        left.close(changed.is_some())
+        left.close(is_changed)?;
+        let found = Found::read(&self.file, key, self.number)?;
+        self.open = found.ids();
+        Ok(found)
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -177,7 +188,7 @@ impl Segment {
         self.write(&line, chain)
     }
 
-    /// Appends lines with these contents, all or none. Space was reserved for them.
+    /// Appends lines with these contents, all or none. For those of a ring, space was reserved when they came.
     pub(super) fn add_all(&mut self, key: &Key, contents: &[&[u8]]) -> io::Result<()> {
         let bytes: u64 = contents.iter().map(|content| line::length(content)).sum();
         let (mut lines, mut chain) = (Vec::with_capacity(usize::try_from(bytes).unwrap_or(0)), self.chain);
@@ -206,8 +217,9 @@ impl Segment {
         reserved.min(SEGMENT_BYTES.saturating_sub(self.bytes))
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// The length of the segment, and its chain there.
+    pub(super) fn end(&self) -> (u64, &Hash) {
+        (self.bytes, &self.chain)
     }
 
     /// Reserves space for the end of a call whose start ends at `end`.
@@ -268,6 +280,11 @@ struct Open {
 }
 
 impl Found {
+    /// The open calls.
+    fn ids(&self) -> Vec<InvocationId> {
+        self.open.iter().filter_map(|open| open.id.parse().ok()).collect()
+    }
+
     fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
         let mut open: HashMap<String, (usize, String)> = HashMap::new();
         let mut notes: HashMap<String, Vec<String>> = HashMap::new();
@@ -323,6 +340,20 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
     }
 }
 
+/// What a segment has behind the length `base`; `None` if no line ends there.
+pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<Behind>> {
+    let (mut at, mut found) = (0, None);
+    each_line(file, |line| {
+        at += line.len() as u64 + 1;
+        match &mut found {
+            Some(Behind { lines, .. }) => lines.push(line::hash(line)),
+            None if at == base => found = Line::read(line).map(|line| Behind { chain: line.chain, lines: Vec::new() }),
+            None => {}
+        }
+    })?;
+    Ok(found)
+}
+
 /// The payloads of the notes of the call `id` in the segment `number`, in order; none if the segment is gone.
 pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<String>> {
     let file = match File::open(path(dir, number)) {
@@ -348,8 +379,9 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn remove(self) -> io::Result<()> {
-        // Of a process that was killed.
-        let _ = fs::remove_file(self.path.with_extension("ring"));
+        if let Some(dir) = self.path.parent() {
+            [ring::SUFFIX, ring::CHANGED].iter().for_each(|suffix| ring::remove(dir, self.number, suffix));
+        }
         match fs::remove_file(&self.path) {
             // Another process removed it between its being opened and locked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,6 @@ use tempfile::TempDir;
 use crate::record::{InvocationId, ToolInvocation};
 
 use super::super::line::Kind;
-use super::super::ring::SUFFIX;
 use super::super::{CallLog, CallQuery, LogSettings, ring, segment};
 use super::{log, running, statuses};
 
@@ -49,8 +49,19 @@ fn busy_with(folder: &TempDir, settings: LogSettings) -> CallLog {
     log
 }
 
+/// Drops `log`, and waits for its thread, which may have it for a moment.
+fn close(log: CallLog) {
+    let segment = segment::path(log.dir(), 1);
+    drop(log);
+    let end = Instant::now() + Duration::from_secs(60);
+    while fs::File::open(&segment).unwrap().try_lock().is_err() {
+        assert!(Instant::now() < end, "the segment stays locked");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn rings(home: &Path) -> Vec<u64> {
-    ring::numbers(&home.join("calls"), SUFFIX).unwrap()
+    ring::numbers(&home.join("calls")).unwrap()
 }
 
 /// The calls of the lines of the first segment, with their kinds.
@@ -102,7 +113,7 @@ fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
     }
     assert_eq!(rings(folder.path()), [1]);
     assert!(reader.verify().unwrap().is_ok());
-    drop(writer);
+    close(writer);
     assert_eq!(rings(folder.path()), NONE);
     assert_eq!(statuses(&reader), ["canceled"; 20]);
 }
@@ -203,9 +214,36 @@ fn what_a_loss_of_power_left_of_a_ring_is_no_forgery() {
 }
 
 #[test]
+fn the_ring_of_one_segment_is_none_of_another_and_needs_the_lines_before_it() {
+    let (left, ended, ..) = killed_in_between();
+    let dir = left.path().join("calls");
+    let (ring, segment) = (fs::read(dir.join("0000000001.ring")).unwrap(), fs::read(segment::path(&dir, 1)).unwrap());
+    // Another dead process, with a longer segment.
+    fs::remove_file(dir.join("0000000001.ring")).unwrap();
+    let other = log(&left, LogSettings::default());
+    (0..3).for_each(|_| drop(run(&other)));
+    close(other);
+    fs::write(dir.join("0000000001.ring"), &ring).unwrap();
+    let reader = log(&left, LogSettings::default());
+    assert!(!lines_have(&left, &ended), "lines came to a place that is not theirs");
+    assert!(reader.verify().unwrap().is_err() && !lines_have(&left, &ended));
+    fs::remove_file(dir.join("0000000001.changed")).unwrap();
+    // A line before the ring's own ones was cut off.
+    let cut = segment[..segment.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    fs::write(segment::path(&dir, 1), &segment[..cut]).unwrap();
+    fs::write(dir.join("0000000001.ring"), &ring).unwrap();
+    let _ = fs::remove_file(dir.join("index.db"));
+    assert!(reader.verify().unwrap().is_err() && !lines_have(&left, &ended));
+}
+
+fn lines_have(home: &TempDir, ids: &[InvocationId]) -> bool {
+    lines(home.path()).iter().any(|(_, id)| ids.iter().any(|one| *id == one.to_string()))
+}
+
+#[test]
 fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
     let folder = memory();
-    drop(busy(&folder));
+    close(busy(&folder));
     let dir = folder.path().join("calls");
     let reader = log(&folder, LogSettings::default());
     let ring = dir.join("0000000001.ring");
@@ -225,6 +263,21 @@ fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
     std::os::unix::fs::symlink("/dev/zero", &ring).unwrap();
     reader.close_orphans().unwrap();
     assert!(!ring.exists() && lines(folder.path()) == before);
+    fs::remove_file(dir.join("0000000001.changed")).unwrap();
+    fs::create_dir(&ring).unwrap();
+    assert!(reader.verify().unwrap().is_err());
+    assert!(!ring.exists() && lines(folder.path()) == before);
+    // Other spellings of a number.
+    for name in ["1.ring", "+0000000001.ring", "0.changed"] {
+        fs::write(dir.join(name), b"toolring").unwrap();
+    }
+    assert!(statuses(&reader).is_empty() && reader.verify().unwrap().is_err());
+    run(&log(&folder, LogSettings::default()));
+    // A segment that its process closed has nothing to wait for.
+    fs::set_permissions(segment::path(&dir, 1), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::write(&ring, b"toolring").unwrap();
+    reader.close_orphans().unwrap();
+    assert!(!ring.exists());
 }
 
 /// The last place of a call's id in the ring.
@@ -301,7 +354,7 @@ fn calls_at_once_have_their_lines_once_and_in_order() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(calls)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    drop(writer);
+    close(writer);
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 2 * ids.len());
     let mut of: HashMap<&str, String> = HashMap::new();
