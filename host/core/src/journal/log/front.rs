@@ -211,7 +211,7 @@ fn serve(log: &Weak<Inner>) {
 impl Drop for Inner {
     fn drop(&mut self) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // What cannot be written stays in the ring, for whoever takes the segment.
+        // What cannot be written stays in the ring, for the process that takes the segment.
         let _ = writer.as_mut().map(|writer| self.land(writer));
     }
 }

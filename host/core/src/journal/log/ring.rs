@@ -1,5 +1,5 @@
 //! The ring of a segment: a file in memory of the kernel that takes lines for a copy instead of a system call. It outlives
-//! its process as a written file does, and whoever takes the segment of a dead process puts its lines there.
+//! its process as a written file does, and the process that takes the segment of a dead one puts its lines there.
 //!
 //! It begins with a header of five numbers: [`MAGIC`]; the position after the last frame; the position of the first frame
 //! that may not be in the segment yet; the base, which is the length of the segment when its first frame was added; and the

@@ -142,7 +142,7 @@ impl Segment {
             Some(left) => segment.add_left(left, key)?.open,
             None => found.open,
         };
-        // After the lines of the ring: whoever takes the segment after another kill counts those behind the base.
+        // After the lines of the ring: a process that takes the segment after another kill counts those behind the base.
         if found.torn > 0 {
             let removed = json!({ "removed_bytes": found.torn }).to_string();
             segment.append(key, Kind::Repaired, NO_CALL, &removed)?;
