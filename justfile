@@ -86,6 +86,11 @@ clients:
 foreign:
     tests/foreign/run
 
+# The marks: what a warm call costs beside bare wasmtime and beside ACT, compiled with a profile as the packages are. Takes an
+# hour on two cores; nothing else should run on this machine at its end
+marks:
+    dist/compile --bench
+
 # How soon a tool stops whose client cancels, closes its connection, or is killed: nothing else should run on this machine
 stops RUNS="50":
     benches/stops/run {{RUNS}}
