@@ -171,7 +171,7 @@ impl Inner {
             _ => return Ok(false),
         };
         let added = pending.contents().and_then(|contents| current.add_all(key, &contents));
-        // Only who has the writer takes it away.
+        // Only a thread that has the writer takes it away.
         if let Some(front) = &mut *self.front() {
             match &added {
                 Ok(()) => front.ring.written(&pending),
