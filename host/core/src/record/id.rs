@@ -16,12 +16,6 @@ fn next(now: Timestamp) -> Ulid {
     generator.generate_from_datetime(now.into()).unwrap_or_else(|overflow| overflow.commit_overflow_random())
 }
 
-/// The number that an id is.
-pub(crate) trait Bits {
-    fn bits(self) -> u128;
-    fn of_bits(bits: u128) -> Self;
-}
-
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
@@ -40,14 +34,15 @@ macro_rules! ids {
             pub fn at(now: Timestamp) -> Self {
                 Self(next(now))
             }
-        }
 
-        impl Bits for $name {
-            fn bits(self) -> u128 {
+            /// The number that the id is.
+            #[allow(dead_code, reason = "not every kind of id is compared with another")]
+            pub(crate) fn bits(self) -> u128 {
                 self.0.into()
             }
 
-            fn of_bits(bits: u128) -> Self {
+            #[allow(dead_code, reason = "not every kind of id is compared with another")]
+            pub(crate) fn of_bits(bits: u128) -> Self {
                 Self(bits.into())
             }
         }

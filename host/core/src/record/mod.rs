@@ -65,7 +65,6 @@ pub use facts::{SafetyFacts, SubjectField, SubjectKind};
 pub use finding::Finding;
 pub use header::CONNECTION_HEADERS;
 pub use hook::{HookEvent, HookOutcome, PermissionResult, ToolHook};
-pub(crate) use id::Bits;
 pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, ProgressId, ResultId};
 pub(crate) use input::is_json;
 pub use input::{Input, digest};

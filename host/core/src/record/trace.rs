@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Bits, InvocationId, ToolInvocation, object};
+use super::{InvocationId, ToolInvocation, object};
 
 /// Length of a `traceparent` of version 00, in bytes.
 const PARENT_BYTES: usize = 55;

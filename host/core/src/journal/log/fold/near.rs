@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Bits, EventType, InvocationId, Status};
+use crate::record::{EventType, InvocationId, Status};
 
 /// The statuses of a plain call, in order. Lines that are on disk are read with them, and with [`EVENTS`].
 const STEPS: [Status; 5] =
@@ -31,15 +31,17 @@ pub(super) enum Near<T> {
     Whole(T),
 }
 
-impl<T: Bits + Copy> Near<T> {
-    pub(super) fn of(id: T, call: InvocationId) -> Self {
-        let distance = id.bits().checked_sub(call.bits()).and_then(|distance| u32::try_from(distance).ok());
+impl<T> Near<T> {
+    /// The id of which `bits` is the number.
+    pub(super) fn of(id: T, bits: u128, call: InvocationId) -> Self {
+        let distance = bits.checked_sub(call.bits()).and_then(|distance| u32::try_from(distance).ok());
         distance.map_or(Self::Whole(id), Self::After)
     }
 
-    pub(super) fn id(self, call: InvocationId) -> T {
+    /// The id; `of_bits` makes it from its number.
+    pub(super) fn id(self, call: InvocationId, of_bits: impl FnOnce(u128) -> T) -> T {
         match self {
-            Self::After(distance) => T::of_bits(call.bits().wrapping_add(distance.into())),
+            Self::After(distance) => of_bits(call.bits().wrapping_add(distance.into())),
             Self::Whole(id) => id,
         }
     }

@@ -70,7 +70,7 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
     invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
     let persistence: Vec<ResultPersistence> = persistence
         .into_iter()
-        .map(|decision| decision.unfold(id, result.id.id(id), clock))
+        .map(|decision| decision.unfold(id, result.id.id(id, ResultId::of_bits), clock))
         .collect::<Result<_, _>>()?;
     let result = result.unfold(&invocation, &persistence, clock)?;
     let tool: Arc<str> = invocation.tool_id.as_str().into();
@@ -86,7 +86,7 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
         };
         Ok(ToolEvent {
             schema_version: SchemaVersion::default(),
-            event_id: event.id.id(id),
+            event_id: event.id.id(id, EventId::of_bits),
             event_type,
             source: Arc::clone(&source),
             time: time(clock, event.at)?,
@@ -255,7 +255,8 @@ impl Call {
         invocation.session_ref = self.session;
         invocation.runtime_refs = self.ran;
         invocation.policy_refs = self.policies;
-        invocation.permission_decision_refs = self.decided.into_iter().map(|decided| decided.id(id)).collect();
+        invocation.permission_decision_refs =
+            self.decided.into_iter().map(|decided| decided.id(id, DecisionId::of_bits)).collect();
         invocation.extra = extra;
         Ok((invocation, clock))
     }
@@ -283,7 +284,7 @@ impl Decision {
     fn unfold(self, id: InvocationId, clock: Clock) -> serde_json::Result<PermissionDecision> {
         Ok(PermissionDecision {
             schema_version: SchemaVersion::default(),
-            decision_id: self.id.id(id),
+            decision_id: self.id.id(id, DecisionId::of_bits),
             invocation_id: id,
             behavior: self.behavior,
             mode: self.mode,
@@ -320,7 +321,7 @@ impl Persistence {
         let (original_size_bytes, preview_size_bytes) = self.bytes;
         Ok(ResultPersistence {
             schema_version: SchemaVersion::default(),
-            decision_id: self.id.id(id),
+            decision_id: self.id.id(id, PersistenceId::of_bits),
             invocation_id: id,
             result_id: of,
             strategy: self.strategy,
@@ -369,7 +370,7 @@ impl Outcome {
         let (files, network, artifacts) = (self.files, self.network, self.artifacts);
         Ok(ToolResult {
             schema_version: SchemaVersion::default(),
-            result_id: self.id.id(invocation.invocation_id),
+            result_id: self.id.id(invocation.invocation_id, ResultId::of_bits),
             invocation_id: invocation.invocation_id,
             status: ResultStatus::Succeeded,
             is_error: false,

@@ -164,7 +164,10 @@ impl<'a> Call<'a> {
             session: invocation.session_ref.as_deref(),
             ran: &invocation.runtime_refs,
             policies: &invocation.policy_refs,
-            decided: decided.iter().map(|decided| Near::of(*decided, invocation.invocation_id)).collect(),
+            decided: decided
+                .iter()
+                .map(|decided| Near::of(*decided, decided.bits(), invocation.invocation_id))
+                .collect(),
         })
     }
 }
@@ -243,7 +246,7 @@ impl<'a> Decision<'a> {
             return None;
         }
         Some(Self {
-            id: Near::of(*decision_id, id),
+            id: Near::of(*decision_id, decision_id.bits(), id),
             at: clock.until(*decided_at)?,
             behavior: *behavior,
             mode: *mode,
@@ -294,7 +297,7 @@ impl<'a> Persistence<'a> {
             return None;
         }
         Some(Self {
-            id: Near::of(*decision_id, id),
+            id: Near::of(*decision_id, decision_id.bits(), id),
             at: clock.until(*created_at)?,
             strategy: *strategy,
             threshold,
@@ -341,7 +344,7 @@ impl<'a> Outcome<'a> {
         };
         let usage = result.usage.as_ref();
         Some(Self {
-            id: Near::of(result.result_id, invocation.invocation_id),
+            id: Near::of(result.result_id, result.result_id.bits(), invocation.invocation_id),
             at: clock.until(result.created_at)?,
             content,
             structured: result.structured_content.as_ref(),
@@ -497,7 +500,7 @@ impl<'a> Event<'a> {
             Some(said) if usual.is_said(said) => true,
             _ => is_written_as(data, &usual),
         });
-        let id = Near::of(*event_id, id);
+        let id = Near::of(*event_id, event_id.bits(), id);
         let is_expected = is_usual && near::event_at(place) == Some(*event_type) && matches!(id, Near::After(_));
         let named = (!is_expected).then_some(*event_type);
         Some(Self { named, id, at: clock.until(*time)?, of: event, is_usual })
