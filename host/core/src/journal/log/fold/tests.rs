@@ -367,9 +367,10 @@ fn a_line_of_the_longer_form_is_read_as_well() {
 
 #[test]
 fn an_id_of_another_millisecond_is_written_out() {
-    let (mut record, later) = (plain(), Timestamp::now().plus(Duration::from_secs(1)));
-    record.events[3].event_id = EventId::at(later);
-    record.result.result_id = ResultId::at(later);
+    let mut record = plain();
+    let call = record.invocation.invocation_id.bits();
+    record.events[3].event_id = EventId::of_bits(call + (1 << 80));
+    record.result.result_id = ResultId::of_bits(call + (1 << 32));
     for event in &mut record.events[5..] {
         event.data.as_object_mut().unwrap()["result_id"] = json!(record.result.result_id);
     }
@@ -379,8 +380,8 @@ fn an_id_of_another_millisecond_is_written_out() {
     assert!(ids.iter().all(|id| text.matches(id.as_str()).count() == 1), "{text}");
     comes_back(&record, "later");
     // One that was made before its call.
-    let (early, mut record) = (EventId::new(), plain());
-    record.events[0].event_id = early;
+    record.events[0].event_id = EventId::of_bits(call - 1);
+    assert!(folded(&record, "early").contains(&record.events[0].event_id.to_string()));
     comes_back(&record, "early");
 }
 
