@@ -117,19 +117,15 @@ impl Unlinked {
     /// Hashes the content: before it is known which line it follows, because all calls of a process wait for each other
     /// from there on, and a line can have megabytes.
     pub(super) fn hashed(self) -> Hashed {
-        let content = blake3::hash(self.content());
+        let content = hash(&self.line);
         Hashed { kind: self.kind, line: self.line, content }
     }
 
     /// Leaves the memory to the next line of this thread.
     pub(super) fn discard(self) {
-        spare(self.line);
-    }
-}
-
-fn spare(line: Vec<u8>) {
-    if line.capacity() <= SPARE_BYTES_MAX {
-        SPARE.set(line);
+        if self.line.capacity() <= SPARE_BYTES_MAX {
+            SPARE.set(self.line);
+        }
     }
 }
 

@@ -66,23 +66,12 @@ pub(super) struct Behind {
 }
 
 fn path(dir: &Path, number: u64, suffix: &str) -> PathBuf {
-    dir.join(format!("{number:010}.{suffix}"))
+    dir.join(segment::numbered_name(number, suffix))
 }
 
 /// The numbers of the segments that have a ring.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
-    numbers_of(dir, SUFFIX)
-}
-
-fn numbers_of(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let found = entry?.path();
-        let number: Option<u64> = found.file_stem().and_then(|name| name.to_str()?.parse().ok());
-        // Not another spelling of the number.
-        numbers.extend(number.filter(|number| found == path(dir, *number, suffix)));
-    }
-    Ok(numbers)
+    segment::numbered(dir, SUFFIX)
 }
 
 /// Removes the file beside the segment `number` whose name ends so, if there is one.
@@ -394,7 +383,7 @@ impl Left {
 
 /// The first frame of a ring that was changed after its process was killed.
 pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
-    let Some(number) = numbers_of(dir, CHANGED)?.into_iter().min() else { return Ok(None) };
+    let Some(number) = segment::numbered(dir, CHANGED)?.first().copied() else { return Ok(None) };
     let Some(left) = Left::at(path(dir, number, CHANGED))? else { return Ok(None) };
     let behind = match (left.base(), File::open(segment::path(dir, number))) {
         (Some(base), Ok(file)) => segment::behind(&file, base)?,
@@ -402,7 +391,7 @@ pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
     };
     let changed = behind.and_then(|behind| left.frames.read(&Mac::of(key, &behind.chain)).1);
     let at = changed.map_or(0, |changed| changed.at);
-    let (file, call) = (format!("{number:010}.{CHANGED}"), left.frames.call(at));
+    let (file, call) = (segment::numbered_name(number, CHANGED), left.frames.call(at));
     Ok(Some(Damage { file, line: at + 1, call, what: "it was changed before it came into the log" }))
 }
 

@@ -19,6 +19,8 @@ use super::line::{self, Hashed, Kind, Line, NO_CALL, Unlinked};
 use super::ring::{self, Behind, Left};
 use super::{Key, LogSettings, orphan};
 
+/// How the name of a segment ends.
+const SUFFIX: &str = "log";
 /// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
@@ -45,7 +47,7 @@ pub(super) struct Segment {
 }
 
 pub(super) fn name(number: u64) -> String {
-    format!("{number:010}.log")
+    numbered_name(number, SUFFIX)
 }
 
 pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
@@ -54,14 +56,23 @@ pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
 
 /// The numbers of all segments, in order.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    numbered(dir, SUFFIX)
+}
+
+/// The numbers of the files `<number>.<suffix>`, in order. Another spelling of a number is none.
+pub(super) fn numbered(dir: &Path, suffix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number: Option<u64> = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
-        numbers.extend(number);
+        let number: Option<u64> = Path::new(&name).file_stem().and_then(|number| number.to_str()?.parse().ok());
+        numbers.extend(number.filter(|number| *name == *numbered_name(*number, suffix)));
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+pub(super) fn numbered_name(number: u64, suffix: &str) -> String {
+    format!("{number:010}.{suffix}")
 }
 
 /// The numbers and sizes of all segments, in order, to notice a change without reading any. Empty if there is no log.

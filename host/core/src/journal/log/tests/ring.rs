@@ -253,7 +253,7 @@ fn what_others_leave_in_the_place_of_a_ring_stops_no_reader() {
     fs::write(dir.join("0000000099.ring"), b"toolring").unwrap();
     assert!(reader.verify().unwrap().is_ok());
     assert!(!ring.exists());
-    // Frames that nobody with the key wrote.
+    // Frames that were written without the key.
     let forged: Vec<u8> = [u64::from_le_bytes(*b"toolring"), 64, 0, 0, 0].map(u64::to_le_bytes).concat();
     fs::write(&ring, [forged, vec![1; 300 << 10]].concat()).unwrap();
     let before = lines(folder.path());
