@@ -23,6 +23,7 @@ fn id(record: &Value) -> String {
 #[test]
 fn every_call_can_be_listed_and_shown_after_its_end() {
     let home = Home::new();
+    assert!(home.toolcell(&["show"]).run().exits(2).stderr.contains("no call is on record"));
     assert_eq!(home.toolcell(&["calls"]).run().exits(0).stdout, "no calls\n");
     let first = home.call(&guest("probe#echo"), &json!({ "text": "one" }), &[]);
     let second = home.call(&guest("probe#nowhere"), &json!({}), &[]);
@@ -43,9 +44,17 @@ fn every_call_can_be_listed_and_shown_after_its_end() {
     check_record(&shown);
     assert_eq!(shown, expected);
     let text = home.toolcell(&["show", &id(&first)[20..]]).run().exits(0).stdout;
-    for part in ["succeeded", "probe.echo", "tool.invocation.started", "tool.invocation.succeeded", "one"] {
+    for part in ["succeeded after ", "probe.echo", " ms  requested probe.echo\n", " ms  started: at most ", "one"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    assert!(!text.contains("blanks]") && !text.contains("{\"decision_id"), "{text}");
+    // Without an id, it is the call that began last; the name of a component stands for all of its tools.
+    assert!(home.toolcell(&["show"]).run().exits(0).stdout.contains(&id(&second)));
+    assert_eq!(home.calls(&["--tool=probe"]).len(), 1);
+    assert_eq!(home.calls(&["--tool=prob"]).len(), 0);
+    // Both ids begin alike, so that the empty end fits both.
+    let several = home.toolcell(&["show", ""]).run().exits(2);
+    assert!(several.stderr.contains("several calls") && several.stderr.contains(&id(&first)), "{}", several.stderr);
     let unknown = home.toolcell(&["show", "NOSUCHCALL"]).run().exits(2);
     assert!(unknown.stderr.contains("toolcell calls"), "{}", unknown.stderr);
     home.toolcell(&["calls", "--status=odd"]).run().exits(2);

@@ -1,5 +1,6 @@
 use std::process::ExitCode;
 
+use toolcell_core::journal::LogError;
 use toolcell_core::record::{ErrorClass, Refusal, ToolResult};
 
 /// Exit codes, and what they mean.
@@ -68,7 +69,8 @@ impl From<anyhow::Error> for Stop {
 
 /// The exit code of a command that ended in an error.
 pub fn of_error(error: &anyhow::Error) -> Exit {
-    if error.is::<BadRequest>() { Exit::BadRequest } else { Exit::HostFault }
+    let is_ambiguous = matches!(error.downcast_ref(), Some(LogError::Ambiguous(_)));
+    if is_ambiguous || error.is::<BadRequest>() { Exit::BadRequest } else { Exit::HostFault }
 }
 
 pub fn of_result(result: &ToolResult) -> Exit {

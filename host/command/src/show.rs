@@ -229,6 +229,16 @@ pub fn json(value: &impl serde::Serialize) -> io::Result<()> {
     out.flush()
 }
 
+/// A number with its noun: `1 call`, `2 calls`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One line of JSON with its end, safe for terminals: every `--json` prints through this function or [`json`].
+pub fn json_line(value: &Value) -> String {
+    format!("{}\n", json_for_terminals(&value.to_string()))
+}
+
 /// Prints the content of a result for a person.
 fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

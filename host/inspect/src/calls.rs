@@ -8,22 +8,17 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::Home;
 use toolcell_config::{configured_journal, duration};
-use toolcell_core::approval::{Sheet, Whitespace, visible, visible_json};
+use toolcell_core::approval::{Whitespace, visible};
 use toolcell_core::journal::{CallLog, CallQuery, CallSummary};
 use toolcell_core::record::{Status, Timestamp};
 
 use super::exit::{BadRequest, Exit};
-use super::{family, show};
-
-/// Maximum number of rows for one value.
-const ROWS_MAX: usize = 8;
-/// Maximum number of characters of the details of one event.
-const DETAILS_MAX: usize = 160;
+use super::{page, show};
 
 /// Lists the latest calls: those that run, and those that ended.
 #[derive(Debug, Args)]
 pub struct Calls {
-    /// Only calls of this tool: its id, or the beginning of ids, such as 'files.*'
+    /// Only calls of this tool: its id, the name of its component, or the beginning of ids, such as 'files.re*'
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
     /// Only calls with this status: running, succeeded, failed, denied, blocked, canceled or timed_out
@@ -49,8 +44,8 @@ pub struct Calls {
 /// Shows what happened in one call, in order of time.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The id of the call, or the end of it: `toolcell calls` lists them
-    id: String,
+    /// The id of the call, or the end of it: `toolcell calls` lists them. Without it, the latest call
+    id: Option<String>,
     /// Print its record as JSON
     #[arg(long)]
     json: bool,
@@ -95,7 +90,7 @@ impl Calls {
         let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
         let calls = log(&Home::find()?)?.calls(&query)?;
         let text = match self.json {
-            true => format!("{}\n", json!({ "calls": calls })),
+            true => show::json_line(&json!({ "calls": calls })),
             false if calls.is_empty() => "no calls\n".to_owned(),
             false => calls.iter().map(row).collect(),
         };
@@ -115,8 +110,13 @@ fn row(call: &CallSummary) -> String {
 impl Show {
     pub fn run(self) -> anyhow::Result<Exit> {
         let log = log(&Home::find()?)?;
-        let record = log.record(&self.id)?;
-        let unknown = || BadRequest(format!("no call has the id {}, or one that ends so: toolcell calls", self.id));
+        let id = match self.id {
+            Some(id) => id,
+            None => latest(&log)?,
+        };
+        let record = log.record(&id)?;
+        let unknown =
+            || BadRequest(format!("no call has the id {id}, or one that ends so: `toolcell calls` lists them"));
         let mut record = record.ok_or_else(unknown)?;
         if let Some(from) = self.progress_from {
             return progress(&record, from).map(|()| Exit::Succeeded).or_else(show::closed);
@@ -127,9 +127,16 @@ impl Show {
             }
             return show::json(&record).map(|()| Exit::Succeeded).or_else(show::closed);
         }
-        let text = for_people(&log, &record);
+        let text = page::render(&log, &record);
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
+}
+
+/// The id of the call that began last.
+fn latest(log: &CallLog) -> anyhow::Result<String> {
+    let latest = log.calls(&CallQuery { limit: 1, ..CallQuery::default() })?.pop();
+    let none = || BadRequest("no call is on record yet: `toolcell call` makes one".to_owned());
+    Ok(latest.ok_or_else(none)?.invocation_id)
 }
 
 /// Prints the progress of a call from the sequence number `from` on.
@@ -137,55 +144,4 @@ fn progress(record: &Value, from: u64) -> std::io::Result<()> {
     let said = record["progress"].as_array().into_iter().flatten();
     let rest = said.filter(|update| update["sequence"].as_u64().is_some_and(|sequence| sequence >= from));
     rest.into_iter().try_for_each(show::json)
-}
-
-/// The head, the calls around it, the events with the milliseconds since the call began, and the result.
-fn for_people(log: &CallLog, record: &Value) -> String {
-    let mut sheet = Sheet::new(show::columns());
-    let (invocation, result) = (&record["invocation"], &record["result"]);
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    sheet.host(&format!("call {}: {}", plain(&invocation["invocation_id"]), plain(&invocation["status"])));
-    sheet.value("tool", &word(&invocation["tool_id"]), ROWS_MAX);
-    if let Some(replayed) = invocation["replay_of"].as_str() {
-        sheet.value("replay of", replayed, 1);
-    }
-    if let Some(caller) = invocation["actor_ref"].as_str() {
-        sheet.value("caller", caller, ROWS_MAX);
-    }
-    if let Some(session) = invocation["session_ref"].as_str() {
-        sheet.value("session", session, ROWS_MAX);
-    }
-    sheet.value("arguments", &invocation["model_input"].to_string(), ROWS_MAX);
-    sheet.value("began", &word(&invocation["created_at"]), 1);
-    family::show(log, invocation, &mut sheet);
-    let began = time(&invocation["created_at"]);
-    for event in record["events"].as_array().into_iter().flatten() {
-        let at = time(&event["time"]).zip(began).map_or(0, |(at, began)| at.millis_since(began));
-        let details = event["data"].to_string();
-        let cut: String = details.chars().take(DETAILS_MAX).collect();
-        let dots = if cut.len() < details.len() { " .." } else { "" };
-        sheet.host(&format!("{at:>8} ms  {}", plain(&event["event_type"])));
-        sheet.aside(&format!("            {cut}{dots}"), 3);
-    }
-    if let Some(error) = result["error"].as_object() {
-        let of = |name: &str| error.get(name).map(plain).unwrap_or_default();
-        sheet.host(&format!("error: {} [{}]", of("error_class"), of("error_code")));
-        sheet.lines(error.get("message").and_then(Value::as_str).unwrap_or_default(), ROWS_MAX);
-    }
-    for block in result["model_facing_content"].as_array().into_iter().flatten() {
-        match block["text"].as_str() {
-            Some(text) => sheet.lines(text, ROWS_MAX),
-            None => sheet.lines(&visible_json(&block.to_string()), ROWS_MAX),
-        }
-    }
-    sheet.into_text()
-}
-
-/// A word of the host that was read back, without what could place other words on a terminal.
-fn plain(value: &Value) -> String {
-    visible(value.as_str().unwrap_or_default(), Whitespace::WrittenOut)
-}
-
-fn time(value: &Value) -> Option<Timestamp> {
-    serde_json::from_value(value.clone()).ok()
 }

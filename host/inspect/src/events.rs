@@ -63,7 +63,7 @@ pub struct Events {
     /// Only events of this call: its id, or the end of it
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Only events of this tool: its id, or the beginning of ids, such as 'files.*'
+    /// Only events of this tool: its id, the name of its component, or the beginning of ids, such as 'files.re*'
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
     /// Only events of calls of this session
@@ -189,9 +189,10 @@ fn is_closed() -> bool {
     poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(gone))
 }
 
-/// Whether `text` is `wanted`, or begins with what is before its `*`.
+/// Whether `text` is `wanted`, or one of the names below it, or begins with what is before its `*`.
 fn matches(wanted: &str, text: &str) -> bool {
-    wanted.strip_suffix('*').map_or(text == wanted, |beginning| text.starts_with(beginning))
+    let is_below = || text.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    wanted.strip_suffix('*').map_or_else(is_below, |beginning| text.starts_with(beginning))
 }
 
 fn document(logged: &LoggedEvent) -> Value {
@@ -275,5 +276,6 @@ mod tests {
     fn a_star_stands_for_any_end() {
         assert!(matches("files.*", "files.read") && matches("*", "") && matches("a", "a"));
         assert!(!matches("files.*", "file") && !matches("a", "ab"));
+        assert!(matches("files", "files.read") && !matches("file", "files.read"));
     }
 }

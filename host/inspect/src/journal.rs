@@ -33,10 +33,9 @@ impl Journal {
         let folder = log.dir().display().to_string();
         let (exit, said, text) = match log.verify()? {
             Ok(verified) => {
-                let text = format!(
-                    "{folder}: {} records in {} files are as they were written",
-                    verified.lines, verified.segments
-                );
+                let [records, files] = [(verified.lines, "record"), (verified.segments, "file")]
+                    .map(|(count, noun)| show::counted(count, noun));
+                let text = format!("{folder}: {records} in {files}, all as they were written");
                 (Exit::Succeeded, json!({ "folder": folder, "sound": true, "verified": verified }), text)
             }
             Err(damage) => {
@@ -44,7 +43,7 @@ impl Journal {
                 (Exit::ToolFailed, json!({ "folder": folder, "sound": false, "damage": damage }), text)
             }
         };
-        let text = if json { said.to_string() } else { text };
-        writeln!(std::io::stdout(), "{text}").map(|()| exit).or_else(show::closed)
+        let text = if json { show::json_line(&said) } else { text + "\n" };
+        std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(show::closed)
     }
 }

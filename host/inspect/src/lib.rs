@@ -11,6 +11,7 @@ mod events;
 mod explain;
 mod family;
 mod journal;
+mod page;
 mod replay;
 mod schema;
 mod trace;

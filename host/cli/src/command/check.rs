@@ -66,9 +66,14 @@ impl Check {
                 return show::closed(error);
             }
         }
-        let count = |severity| found.iter().filter(|found| found.severity == severity).count();
-        let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
-        show::say(&format!("{errors} errors, {warnings} warnings, {notes} notes"));
+        let count = |severity, noun| {
+            let count = found.iter().filter(|found| found.severity == severity).count();
+            show::counted(count as u64, noun)
+        };
+        let errors = count(Severity::Error, "error");
+        let warnings = count(Severity::Warning, "warning");
+        let notes = count(Severity::Note, "note");
+        show::say(&format!("{errors}, {warnings}, {notes}"));
         Ok(exit)
     }
 }

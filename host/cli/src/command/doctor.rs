@@ -188,18 +188,15 @@ fn pagemap_scan() -> Check {
 fn map_count() -> Check {
     let maps = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     let maps: u64 = maps.trim().parse().unwrap_or(0);
-    check("max_map_count", maps > 0, format!("{maps}: room for about {} at once", calls(maps / 6)))
-}
-
-fn calls(count: u64) -> String {
-    if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
+    check("max_map_count", maps > 0, format!("{maps}: room for about {} at once", show::counted(maps / 6, "call")))
 }
 
 /// Checks the limit on open files of the process, which all calls share.
 fn open_files() -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let each = Limits::default().descriptors;
-    let detail = format!("{limit}: a call may keep {each} open, so {} can at once", calls(limit / each));
+    let detail =
+        format!("{limit}: a call may keep {each} open, so {} can at once", show::counted(limit / each, "call"));
     check("open files", limit > each, detail)
 }
 

@@ -80,6 +80,6 @@ impl Mcp {
             target.locate(&home, Building::No).map_err(|refusal| BadRequest(refusal.message))?;
         }
         show::say(&format!("paste this into {}:", client.file()));
-        write!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
+        write!(std::io::stdout(), "{}", show::json_for_terminals(&text)).map(|()| Exit::Succeeded).or_else(show::closed)
     }
 }

@@ -32,7 +32,7 @@ impl New {
         let folder = toolchain::new_project(Path::new("."), &self.name, self.lang, kind, Some(&sdk))
             .map_err(|error| BadRequest(format!("{error:#}")))?;
         let text = match (self.json, kind) {
-            (true, _) => json!({ "name": self.name, "folder": folder }).to_string(),
+            (true, _) => show::json_line(&json!({ "name": self.name, "folder": folder })).trim_end().to_owned(),
             (false, Kind::Tool) => self.tool(),
             (false, Kind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
         };

@@ -86,9 +86,9 @@ impl Foretell {
             show::detail(refusal);
         }
         let (exit, text) = match (&foretold, self.json) {
-            (Ok(told), true) => (exit_of(&told.explanation), format!("{}\n", to_json(told, in_full))),
+            (Ok(told), true) => (exit_of(&told.explanation), show::json_line(&to_json(told, in_full))),
             (Ok(told), false) => (exit_of(&told.explanation), show::printable(&for_people(told, in_full), true)),
-            (Err(refusal), true) => (exit::of_refusal(refusal), format!("{}\n", refused(refusal))),
+            (Err(refusal), true) => (exit::of_refusal(refusal), show::json_line(&refused(refusal))),
             (Err(refusal), false) => {
                 let line = format!("refused: {} [{}]\n", refusal.message, refusal.code);
                 (exit::of_refusal(refusal), show::printable(&line, true))

@@ -26,7 +26,7 @@ impl ApprovalCommands {
         };
         let known: Vec<String> = known.iter().map(|call| call.invocation_id.to_string()).collect();
         let text = match json {
-            true => format!("{}\n", json!({ "approvals": found })),
+            true => show::json_line(&json!({ "approvals": found })),
             false if found.is_empty() => "nothing waits for an approval\n".to_owned(),
             false => found.iter().map(|call| line(call, &known)).collect(),
         };
@@ -36,9 +36,8 @@ impl ApprovalCommands {
     pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
         let forgotten = if self.journal.exists() { self.journal.with(|store| store.forget_sessions())? } else { 0 };
         let text = match json {
-            true => format!("{}\n", json!({ "forgotten": forgotten })),
-            false if forgotten == 1 => "1 approval for a session forgotten\n".to_owned(),
-            false => format!("{forgotten} approvals for sessions forgotten\n"),
+            true => show::json_line(&json!({ "forgotten": forgotten })),
+            false => format!("{} for a session forgotten\n", show::counted(forgotten as u64, "approval")),
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
@@ -49,7 +48,7 @@ impl ApprovalCommands {
         }
         self.close_unattended()?;
         let kept = self.journal.with(|store| store.kept(id))?.ok_or_else(|| unknown(id))?;
-        let text = if json { format!("{}\n", record(&kept)?) } else { for_people(&kept, full) };
+        let text = if json { show::json_line(&record(&kept)?) } else { for_people(&kept, full) };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
 }

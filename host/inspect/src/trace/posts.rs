@@ -43,8 +43,8 @@ pub(super) fn add(home: &Home, log: &CallLog, session: &str, file: &Path) -> any
     append(&path, session, &lines)?;
     remove_old(&path, log);
     export(home, log, session, &posts);
-    let (count, steps) = (posts.len(), if posts.len() == 1 { "step" } else { "steps" });
-    let said = show::printable(&format!("{count} {steps} added to the trace of the session {session:?}"), true);
+    let steps = show::counted(posts.len() as u64, "step");
+    let said = show::printable(&format!("{steps} added to the trace of the session {session:?}"), true);
     writeln!(io::stdout(), "{said}").map(|()| Exit::Succeeded).or_else(show::closed)
 }
 

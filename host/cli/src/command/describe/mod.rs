@@ -47,7 +47,7 @@ impl Describe {
             Err(refusal) => {
                 let error = refusal.to_error();
                 match self.json {
-                    true => writeln!(std::io::stdout(), "{}", json!({ "error": error }))?,
+                    true => show::json(&json!({ "error": error }))?,
                     false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
                 }
                 show::detail(&refusal);
@@ -55,7 +55,7 @@ impl Describe {
             }
         };
         let text = match self.json {
-            true => format!("{}\n", records(&loaded, &tools)),
+            true => show::json_line(&records(&loaded, &tools)),
             false => for_people(&target, &loaded, &tools),
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)

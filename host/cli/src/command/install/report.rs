@@ -107,7 +107,7 @@ impl Report {
                 json!({ "lock": self.lock, "dry_run": self.is_dry, "tools": self.tools, "errors": errors })
             }
         };
-        writeln!(std::io::stdout(), "{printed}").map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
+        show::json(&printed).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn refused(refusal: &Refusal, json: bool) -> anyhow::Result<Exit> {
 /// Prints `value`, or else `lines`, whose words come from others.
 pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Result<Exit> {
     let text = match json {
-        true => format!("{value}\n"),
+        true => show::json_line(value),
         false => lines.iter().map(|line| show::printable(line, true) + "\n").collect(),
     };
     std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)

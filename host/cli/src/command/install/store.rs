@@ -5,6 +5,7 @@ use toolcell_install::place;
 use toolcell_install::store::Store;
 
 use super::super::exit::{Exit, Stop};
+use super::super::show;
 use super::report;
 
 /// Looks after the components that were installed, which all projects share.
@@ -57,7 +58,7 @@ impl StoreCommand {
     fn prune(&self, home: &Home) -> Result<Exit, Stop> {
         let pruned = Store::open(home.folder())?.prune(|| place::used(home.folder()))?;
         let line = match pruned {
-            Some((count, bytes)) => format!("removed {count} components, {bytes} bytes"),
+            Some((count, bytes)) => format!("removed {}, {bytes} bytes", show::counted(count as u64, "component")),
             None => "nothing was removed, because another process is installing; try again later".to_owned(),
         };
         let (count, bytes) = pruned.unwrap_or_default();

@@ -49,7 +49,7 @@ const ALIKE_MAX: usize = 5;
 /// Which calls are listed. `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct CallQuery {
-    /// A tool id; with `*` at its end, all that begin so.
+    /// A tool id, or the name of a component for all of its tools; with `*` at its end, all ids that begin so.
     pub tool: Option<String>,
     pub status: Option<Status>,
     /// The `actor_ref` of the caller.
@@ -213,10 +213,7 @@ impl CallLog {
         match found.as_slice() {
             [] => Ok(None),
             [(_, place)] => Ok(Some(*place)),
-            several => {
-                let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
-                Err(self.failed("search", &format!("several calls have an id that ends so: {}", ids.join(", "))))
-            }
+            several => Err(LogError::Ambiguous(several.iter().map(|(id, _)| id.clone()).collect())),
         }
     }
 
@@ -458,7 +455,8 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
     };
     let sql = "SELECT id, tool_id, status, error_class, error_code, caller, session, created_at, ended_at - created_at \
                FROM calls \
-               WHERE (?1 IS NULL OR tool_id = ?1) AND (?2 IS NULL OR substr(tool_id, 1, length(?2)) = ?2) \
+               WHERE (?1 IS NULL OR tool_id = ?1 OR substr(tool_id, 1, length(?1) + 1) = ?1 || '.') \
+               AND (?2 IS NULL OR substr(tool_id, 1, length(?2)) = ?2) \
                AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR caller = ?4) AND (?5 IS NULL OR created_at >= ?5) \
                AND (?6 IS NULL OR session = ?6) ORDER BY created_at DESC, id DESC LIMIT ?7";
     let status = query.status.map(Status::as_str);

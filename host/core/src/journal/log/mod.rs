@@ -112,11 +112,13 @@ impl Default for LogSettings {
 
 /// Why an operation of the log failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {what} the log of calls in {}: {why}", dir.display())]
-pub struct LogError {
-    what: &'static str,
-    dir: PathBuf,
-    why: String,
+pub enum LogError {
+    /// The log cannot be read or written.
+    #[error("cannot {what} the log of calls in {}: {why}", dir.display())]
+    Failed { what: &'static str, dir: PathBuf, why: String },
+    /// The end of an id fits several calls: their ids.
+    #[error("several calls have an id that ends so; give more of it: {}", .0.join(", "))]
+    Ambiguous(Vec<String>),
 }
 
 impl From<LogError> for Refusal {
@@ -386,7 +388,7 @@ impl CallLog {
     }
 
     fn failed(&self, what: &'static str, why: &dyn std::fmt::Display) -> LogError {
-        LogError { what, dir: self.0.dir.clone(), why: why.to_string() }
+        LogError::Failed { what, dir: self.0.dir.clone(), why: why.to_string() }
     }
 
     /// Ends the calls of processes that were killed. Afterwards only calls of living processes are running.
