@@ -52,14 +52,28 @@ fn every_call_can_be_listed_and_shown_after_its_end() {
     assert!(home.toolcell(&["show"]).run().exits(0).stdout.contains(&id(&second)));
     assert_eq!(home.calls(&["--tool=probe"]).len(), 1);
     assert_eq!(home.calls(&["--tool=prob"]).len(), 0);
-    // Both ids begin alike, so that the empty end fits both.
-    let several = home.toolcell(&["show", ""]).run().exits(2);
-    assert!(several.stderr.contains("several calls") && several.stderr.contains(&id(&first)), "{}", several.stderr);
     let unknown = home.toolcell(&["show", "NOSUCHCALL"]).run().exits(2);
     assert!(unknown.stderr.contains("toolcell calls"), "{}", unknown.stderr);
     home.toolcell(&["calls", "--status=odd"]).run().exits(2);
     assert!(home.verify(true).contains("as they were written"));
     home.toolcell(&["journal", "verify", "--json"]).run().exits(0).json();
+}
+
+#[test]
+fn an_end_that_fits_several_ids_is_a_bad_request_that_lists_them() {
+    let home = Home::new();
+    let (mut last, mut ids) = (String::new(), Vec::new());
+    // An id ends in one of 32 letters.
+    while ids.iter().filter(|id: &&String| id.ends_with(&last)).count() < 2 {
+        ids.push(id(&home.call(&guest("probe#nowhere"), &json!({}), &[])));
+        last = ids.last().unwrap()[25..].to_owned();
+    }
+    let several = home.toolcell(&["show", &last]).run().exits(2);
+    assert!(
+        several.stderr.contains("several calls") && several.stderr.contains(ids.last().unwrap()),
+        "{}",
+        several.stderr
+    );
 }
 
 /// A call waits for the log in proportion to its bytes. Without the short form, the end takes more than 5,900 bytes.

@@ -50,13 +50,15 @@ fn head(log: &CallLog, record: &Value, sheet: &mut Sheet) {
 
 /// The error, and the content that a model got.
 fn end(result: &Value, sheet: &mut Sheet) {
+    let message = result["error"]["message"].as_str();
     if let Some(error) = result["error"].as_object() {
         let word = |name: &str| error.get(name).map(plain).unwrap_or_default();
         sheet.host(&format!("error: {} [{}]", word("error_class"), word("error_code")));
-        sheet.lines(error.get("message").and_then(Value::as_str).unwrap_or_default(), ROWS_MAX);
+        sheet.lines(message.unwrap_or_default(), ROWS_MAX);
     }
     for block in result["model_facing_content"].as_array().into_iter().flatten() {
         match block["text"].as_str() {
+            Some(text) if Some(text) == message => {}
             Some(text) => sheet.lines(text, ROWS_MAX),
             None => sheet.lines(&visible_json(&block.to_string()), ROWS_MAX),
         }
