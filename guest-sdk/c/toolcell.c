@@ -492,6 +492,20 @@ const char *toolcell_json_of(const toolcell_json *value) {
 
 /* ---- The declaration ---- */
 
+/* A list without its last element goes on in what lies behind it, which looks like no argument at some point. */
+static void check_end(const char *tool, const toolcell_argument *arguments) {
+    for (const toolcell_argument *one = arguments; one && one->name; one++) {
+        int fits = (unsigned)one->type <= TOOLCELL_STRINGS && one - arguments < 1000;
+#ifdef __wasm__
+        size_t end = __builtin_wasm_memory_size(0) << 16;
+        fits = fits && (size_t)one->name < end && (size_t)one->description < end;
+#endif
+        if (fits) continue;
+        fprintf(stderr, "toolcell: the arguments of the tool %s have no end: the last element is {NULL}\n", tool);
+        abort();
+    }
+}
+
 static void put_schema(writer *to, const toolcell_argument *arguments) {
     static const char *const types[] = {"\"string\"", "\"integer\"", "\"number\"", "\"boolean\"",
                                         "\"array\",\"items\":{\"type\":\"string\"}"};
@@ -518,7 +532,10 @@ const char *toolcell_describe(void) {
         const char *name = toolcell_quote(tool->name), *text = toolcell_quote(tool->description);
         put_text(&made, toolcell_format("{\"name\":%s,\"description\":%s,\"input\":", name, text));
         if (tool->input) put_text(&made, tool->input);
-        else put_schema(&made, tool->arguments);
+        else {
+            check_end(tool->name, tool->arguments);
+            put_schema(&made, tool->arguments);
+        }
         if (tool->output) put_text(&made, toolcell_format(",\"output\":%s", tool->output));
         if (tool->more) put_text(&made, toolcell_format(",%s", tool->more));
         put(&made, "}", 1);

@@ -7,6 +7,9 @@ import (
 	"fmt"
 )
 
+// refuse ends a program that cannot say what its tools are.
+func refuse(why string) { panic(why) }
+
 // TestHost is the host of native tests. The tests of a package share it, so they do not run in parallel.
 type TestHost struct {
 	// Answers are those of the user, by key.

@@ -7,7 +7,9 @@ package toolcell
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
+	"os"
 	"strings"
 	"unsafe"
 )
@@ -100,6 +102,12 @@ func putOptional(to []byte, text *string) {
 
 func textIn(from []byte) string {
 	return lift(binary.LittleEndian.Uint32(from), binary.LittleEndian.Uint32(from[4:]))
+}
+
+// refuse ends a component that cannot say what it is, with the reason alone: a trace would hide it.
+func refuse(why string) {
+	fmt.Fprintln(os.Stderr, why)
+	os.Exit(1)
 }
 
 //go:wasmexport toolcell:tool/guest@0.2.0#describe

@@ -86,6 +86,11 @@ type Definition struct {
 // Tool declares a tool. What it returns is text if Out is string, blocks if it is Content, and otherwise a structured value,
 // whose schema is made of the type.
 func Tool[In, Out any](name, description string, function func(*Call, In) (Out, error), options ...Option) Definition {
+	defer func() {
+		if cause := recover(); cause != nil {
+			refuse(fmt.Sprintf("the tool %s: %v", name, cause))
+		}
+	}()
 	fields := map[string]any{"name": name, "description": description, "input": inputSchema(reflect.TypeFor[In]())}
 	out := reflect.TypeFor[Out]()
 	declared := out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]()

@@ -1,10 +1,12 @@
 """Builds a component from a Python project: `build.py PROJECT SDK WIT OUT PACKAGES`, with componentize-py in the folder PACKAGES.
+OUT.sources lists the files that were read.
 
 The project's own code is run by componentize-py alone, inside of WebAssembly. Here it is only parsed.
 """
 
 import argparse
 import ast
+import json
 import os
 import pathlib
 import re
@@ -12,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tokenize
 
 if sys.version_info < (3, 11):
     sys.exit(f"Python {sys.version.split()[0]} is too old for toolcell's SDK: install Python 3.11 or later")
@@ -123,24 +124,94 @@ def world(found):
     return "\n".join([*lines, "}", ""])
 
 
-def text_of(path):
-    """Returns the text of a source, in the encoding that it declares."""
-    with tokenize.open(path) as file:
-        return file.read()
+#: Where the component sees the project's files while the snapshot is taken, and the list of those that were opened then.
+APP = "/0/"
+OPENED = ".toolcell-opened"
 
+#: Modules of these names are not imported unasked: they are programs, or need what the sandbox lacks.
+PROGRAMS = ("__main__", "conftest", "setup", "test", "tests")
 
+#: The module that is run once. There are no files of Python in a call, so everything that is imported late is imported
+#: here: what the loaded modules name anywhere, and all of each package that comes with the project.
 ENTRY = """\
 import importlib
-import linecache
+import pkgutil
+import sys
 
+opened = set()
+
+def noted(event, arguments):
+    if event == "open" and opened is not None and isinstance(arguments[0], str) and arguments[0].startswith({app!r}):
+        opened.add(arguments[0])
+
+sys.addaudithook(noted)
 importlib.import_module({module!r})
-for name, text in {texts!r}.items():
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+
+def late(name):
+    # An import that its module does without, such as of another operating system's modules.
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        pass
+
+def below(package):
+    try:
+        for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            if found.name.rpartition(".")[2] not in {programs!r}:
+                late(found.name)
+                if found.ispkg and found.name in sys.modules:
+                    below(sys.modules[found.name])
+    except Exception:
+        pass
+
+names, walked = {names!r}, set()
+while True:
+    files = {{getattr(module, "__file__", None) for module in list(sys.modules.values())}}
+    fresh = sorted(file for file in files if isinstance(file, str) and file in names and file not in walked)
+    roots = sorted(name for name in {packages!r} if name in sys.modules and name not in walked)
+    if not fresh and not roots:
+        break
+    for file in fresh:
+        walked.add(file)
+        for name in names[file]:
+            late(name)
+    for name in roots:
+        walked.add(name)
+        below(sys.modules[name])
+
+import linecache
+import tokenize
+
+for file in sorted(file for file in walked if file.startswith({app!r})):
+    with tokenize.open(file) as source:
+        text = source.read()
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
 
 from toolcell import _component
 
 Guest, Validation, Configuration = _component.component({namespace!r})
+
+with open({app!r} + {opened!r}, "w", encoding="utf-8") as file:
+    file.write("\\n".join(sorted(opened)))
+opened = None
 """
+
+
+def imported(path, project):
+    """Returns the absolute names of the modules that a source imports, wherever it does."""
+    found = set()
+    package = list(path.relative_to(project).with_suffix("").parts)
+    # A relative import begins at the package that the module is in, or is.
+    package = package[:-1]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            # What is imported from a package can be a module of it.
+            found |= {name, *(f"{name}.{alias.name}" for alias in node.names if alias.name != "*")} if name else set()
+    return sorted(found)
 
 
 #: Runs componentize-py, as the script does that pip would install beside a Python.
@@ -182,11 +253,17 @@ def build(project, sdk, wit, out, packages):
     with tempfile.TemporaryDirectory(prefix="toolcell-py-") as folder:
         folder = pathlib.Path(folder)
         app, contract = stage(project, sdk, wit, folder, files, found)
-        # Below the first folder of the Python path, as the component sees it.
-        texts = {
-            f"/0/{path.relative_to(project).as_posix()}": text_of(path) for path in files if path.suffix == ".py"
+        names = {
+            APP + path.relative_to(project).as_posix(): imported(path, project) for path in files if path.suffix == ".py"
         }
-        entry = ENTRY.format(module=module, namespace=namespace, texts=texts)
+        main = module.split(".")[0]
+        vendored = sorted(
+            path.parent.name for path in files
+            if path.name == "__init__.py" and path.parent.parent == project and path.parent.name != main
+        )
+        entry = ENTRY.format(
+            module=module, namespace=namespace, names=names, packages=vendored, programs=PROGRAMS, app=APP, opened=OPENED
+        )
         (app / "toolcell_entry.py").write_text(entry, encoding="utf-8")
         made = folder / "component.wasm"
         command = [sys.executable, "-I", "-B", "-c", RUN, packages, "--quiet", "--wit-path", contract]
@@ -205,6 +282,10 @@ def build(project, sdk, wit, out, packages):
             raise Refused(explain(ended.stdout + ended.stderr, str(folder)))
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made, out)
+        opened = (app / OPENED).read_text(encoding="utf-8").splitlines()
+        read = {project / name.removeprefix(APP) for name in opened} & set(files)
+        listed = sorted(str(path) for path in read | {project / "pyproject.toml"})
+        out.with_name(f"{out.name}.sources").write_text(json.dumps(listed), encoding="utf-8")
 
 
 def explain(text, folder):

@@ -2,13 +2,14 @@
 //   TOOLCHAIN  the folder of node_modules with esbuild, componentize-qjs and typescript, in the versions of its lock file
 //   PROJECT    the tool's folder, with its package.json
 //   WIT        the folder of the contract
-//   OUTPUT     the component
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+//   OUTPUT     the component; OUTPUT.sources lists the files that were read
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { engines, steady } from './steady.mjs';
 
 const sdk = realpathSync(dirname(fileURLToPath(import.meta.url)));
 const [toolchain, project, contract, output] = process.argv.slice(2).map((path) => (existsSync(path) ? realpathSync(path) : resolve(path)));
@@ -33,9 +34,14 @@ function checkTypes() {
   const config = ['tsconfig.json', 'jsconfig.json'].map((name) => join(project, name)).find(existsSync);
   if (!config) return;
   const tsc = require.resolve('typescript/bin/tsc');
-  const run = spawnSync(process.execPath, [tsc, '--noEmit', '--pretty', 'false', '-p', config], { stdio: ['ignore', 2, 2] });
+  const run = spawnSync(process.execPath, [tsc, '--noEmit', '--pretty', 'false', '-p', config], { encoding: 'utf8', maxBuffer: 1 << 28 });
+  // The compiler would have the types of Node.js installed, which the sandbox has nothing of.
+  const advice = /(Do|Did) you (need|mean) to install type definitions for node\?.*|Cannot find type definition file for 'node'\./g;
+  process.stderr.write(`${run.stdout ?? ''}${run.stderr ?? ''}`.replace(advice, NOTHING_OF_NODE));
   if (run.status !== 0) throw new Complaint('the types do not fit');
 }
+
+const NOTHING_OF_NODE = 'It is part of Node.js, and the sandbox has nothing of it.';
 
 /** Imports of the contract have no effect of their own: those that no function uses are left out. */
 const contractImports = {
@@ -69,17 +75,90 @@ async function bundle(main) {
     mainFields: ['module', 'main'],
     conditions: ['toolcell'],
     target: 'es2023',
-    // Names are kept, because stack traces go into the record of a failed call.
+    // Names are kept, because stack traces go into the record of a failed call. Comments are not, because they name files
+    // of this machine.
     minifySyntax: true,
+    minifyWhitespace: true,
+    // For the places of errors in the module code.
+    sourcemap: 'external',
+    outfile: join(project, 'bundle.js'),
     legalComments: 'none',
     logLevel: 'warning',
     plugins: [contractImports],
   });
-  const [{ imports }] = Object.values(made.metafile.outputs);
+  const { imports } = made.metafile.outputs['bundle.js'];
   // `<data:..>` is no file.
   const inputs = Object.keys(made.metafile.inputs).filter((file) => file !== 'entry.js' && !file.startsWith('<'));
-  refuseOutside(inputs.map((file) => resolve(project, file)));
-  return { source: made.outputFiles[0].text, imports: [...new Set(imports.map(({ path }) => path))].sort() };
+  const files = inputs.map((file) => resolve(project, file));
+  refuseOutside(files);
+  const text = (end) => made.outputFiles.find(({ path }) => path.endsWith(end)).text;
+  const world = [...new Set(imports.map(({ path }) => path))].sort();
+  return { source: text('.js'), map: JSON.parse(text('.map')), imports: world, files };
+}
+
+/** The files that decided what the bundle is: its modules, and the manifests beside and above them in the project. */
+function sourcesOf(files) {
+  const found = new Set([join(project, 'package.json')]);
+  for (const file of files.filter((file) => file.startsWith(project + sep))) {
+    found.add(file);
+    for (let folder = dirname(file); folder.startsWith(project + sep); folder = dirname(folder)) {
+      // Whether it is there or not: a new one can change what a module is.
+      if (relative(project, folder).split(sep).includes('node_modules')) found.add(join(folder, 'package.json'));
+    }
+  }
+  return [...found].sort();
+}
+
+/** Where the character in column `column` of the bundle's line `line` is from; both from 1. */
+function placeOf(map, line, column) {
+  const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+  let [file, row, best] = [0, 0, undefined];
+  const lines = map.mappings.split(';');
+  for (let at = 0; at < line && at < lines.length; at += 1) {
+    let from = 0;
+    for (const segment of lines[at].split(',').filter(Boolean)) {
+      const fields = [];
+      let [value, shift] = [0, 0];
+      for (const letter of segment) {
+        const digit = letters.indexOf(letter);
+        value += (digit & 31) << shift;
+        shift += 5;
+        if (digit & 32) continue;
+        fields.push(value & 1 ? -(value >> 1) : value >> 1);
+        [value, shift] = [0, 0];
+      }
+      from += fields[0];
+      file += fields[1] ?? 0;
+      row += fields[2] ?? 0;
+      if (at === line - 1 && from < column) best = { file: map.sources[file], row: row + 1 };
+    }
+  }
+  return best;
+}
+
+/** An error of the module code, with places in the sources instead of those in the bundle. */
+function placed(message, map) {
+  return message.replace(/\(?componentize-qjs:user\.js:(\d+)(?::(\d+))?\)?/g, (whole, line, column) => {
+    const place = placeOf(map, Number(line), Number(column ?? 1));
+    return place ? `(${relative(project, resolve(project, place.file))}:${place.row})` : whole;
+  });
+}
+
+/** The engine that the snapshot is taken with, which is made once for each version of it. */
+function engine() {
+  const native = Object.keys(require.cache).find((file) => file.endsWith('.node') && file.includes('componentize-qjs'));
+  if (!native) throw new Error('componentize-qjs has no native module');
+  const code = readFileSync(join(sdk, 'steady.mjs'));
+  const known = join(toolchain, `steady-${createHash('sha256').update(code).digest('hex').slice(0, 16)}.wasm`);
+  if (existsSync(known)) return readFileSync(known);
+  // The smallest is the one of `optSize` and `sync`.
+  const [smallest] = engines(readFileSync(native));
+  if (!smallest) throw new Error('componentize-qjs has no engine that this build knows');
+  const made = steady(smallest);
+  const temporary = `${known}.${process.pid}`;
+  writeFileSync(temporary, made);
+  renameSync(temporary, known);
+  return made;
 }
 
 /** The user agreed to build the files of the project, and toolcell notices a change of those alone. */
@@ -109,10 +188,9 @@ function writeWit(folder, imports) {
   writeFileSync(join(folder, 'world.wit'), world.join('\n'));
 }
 
-/** A hash of all that decides what the component is: two snapshots of the same sources differ, and a component that changes
- * without its sources would lose what was approved for it. */
+/** A hash of all that decides what the component is. */
 function digest(source, wit) {
-  const lock = readFileSync(join(sdk, 'toolchain', 'package-lock.json'), 'utf8');
+  const lock = ['toolchain/package-lock.json', 'steady.mjs'].map((file) => readFileSync(join(sdk, file), 'utf8'));
   const files = readdirSync(wit, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   const texts = files.map((entry) => readFileSync(join(entry.parentPath ?? entry.path, entry.name), 'utf8')).sort();
   return createHash('sha256').update(JSON.stringify([source, lock, texts])).digest('hex');
@@ -120,9 +198,11 @@ function digest(source, wit) {
 
 async function main() {
   const { main: module } = manifest();
+  // First, because it says what the sandbox lacks in its own words.
+  const { source, map, imports, files } = await bundle(module);
   checkTypes();
-  const { source, imports } = await bundle(module);
   mkdirSync(dirname(output), { recursive: true });
+  writeFileSync(`${output}.sources`, JSON.stringify(sourcesOf(files)));
   const folder = mkdtempSync(join(dirname(output), 'wit-'));
   try {
     writeWit(folder, imports);
@@ -131,10 +211,10 @@ async function main() {
     if (existsSync(output) && existsSync(known) && readFileSync(known, 'utf8') === inputs) return;
     rmSync(known, { force: true });
     const { componentize } = require('componentize-qjs');
-    const options = { witPath: folder, world: 'component', jsSource: source, sync: true, optSize: true };
+    const options = { witPath: folder, world: 'component', jsSource: source, runtimeBytes: engine() };
     const { component } = await componentize(options).catch((error) => {
       // Most often an exception of the module code, which runs here.
-      throw new Complaint(error.message.replace(/^[: ]+/, ''));
+      throw new Complaint(placed(error.message.replace(/^[: ]+/, ''), map));
     });
     writeFileSync(output, component);
     writeFileSync(known, inputs);

@@ -126,12 +126,20 @@ pub fn toolkit(comptime namespace: [:0]const u8, comptime tools: []const Tool) v
 }
 
 fn schema(comptime T: type) [:0]const u8 {
+    return schemaInside(T, &.{});
+}
+
+/// `around` has the structs around `T`: one that contains itself would keep the compiler busy until it crashes.
+fn schemaInside(comptime T: type, comptime around: []const type) [:0]const u8 {
+    for (around) |other| {
+        if (other == T) @compileError("no JSON Schema for " ++ @typeName(T) ++ ", which contains itself");
+    }
     return switch (@typeInfo(T)) {
         .bool => "{\"type\":\"boolean\"}",
         .int => "{\"type\":\"integer\"}",
         .float => "{\"type\":\"number\"}",
-        .optional => |optional| schema(optional.child),
-        .pointer => |slice| if (slice.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schema(slice.child) ++ "}",
+        .optional => |optional| schemaInside(optional.child, around),
+        .pointer => |slice| if (slice.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schemaInside(slice.child, around) ++ "}",
         .@"enum" => |choices| blk: {
             var names: [:0]const u8 = "";
             for (choices.field_names) |name| names = names ++ (if (names.len == 0) "" else ",") ++ quoted(name);
@@ -142,7 +150,7 @@ fn schema(comptime T: type) [:0]const u8 {
             var members: [:0]const u8 = "";
             var required: [:0]const u8 = "";
             for (fields.field_names, fields.field_types, fields.field_attrs) |name, Field, attributes| {
-                const plain = schema(Field);
+                const plain = schemaInside(Field, around ++ &[_]type{T});
                 const described = if (@hasDecl(T, "descriptions") and @hasField(@TypeOf(T.descriptions), name))
                     plain[0 .. plain.len - 1] ++ ",\"description\":" ++ quoted(@field(T.descriptions, name)) ++ "}"
                 else

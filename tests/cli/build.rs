@@ -51,14 +51,26 @@ fn a_new_tool_builds_is_described_and_runs() {
     let mut client = started(&whole["mcpServers"]["toolcell"]);
     assert_eq!(client.call("count", serde_json::json!({ "text": "one two" }))["content"][0]["text"], "2 words");
 
-    // A changed source changes the tool only after the user agrees to a build.
+    // What no build reads changes nothing, and a changed source nothing before the user agrees to a build.
     let source = project.join("src/lib.rs");
     let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(project.join("notes.txt"), "unrelated").unwrap();
+    let ran = call(&[]).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("3 words\n", ""));
     std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
-    let refused = call(&["--json"]).exits(2).json();
-    assert_eq!(refused["error"]["error_code"], "not_built");
+    let older = call(&[]).exits(0);
+    assert_eq!(older.stdout, "3 words\n");
+    assert_eq!(
+        older.stderr.matches("word-count is older than its sources: src/lib.rs has changed").count(),
+        1,
+        "{older:?}"
+    );
+    let mut client = crate::support::Client::run(with_toolchain(&place, &["mcp", "word-count"]));
+    client.initialize("2025-11-25");
+    assert_eq!(client.call("count", serde_json::json!({ "text": "one two" }))["content"][0]["text"], "2 words");
     assert_eq!(call(&["--build"]).exits(0).stdout, "3 words here\n");
-    assert_eq!(call(&[]).exits(0).stdout, "3 words here\n");
+    let ran = call(&[]).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("3 words here\n", ""));
 
     // A compilation error is a refusal that contains the compiler's message.
     std::fs::write(&source, "fn broken(").unwrap();
@@ -149,13 +161,27 @@ fn a_tool_that_was_built_is_called_without_any_toolchain() {
 #[test]
 fn a_name_that_cannot_be_one_makes_no_folder() {
     let (_guard, folder) = scratch();
-    for name in ["", "Upper", "2x", "-x", "a b", "../a", "a/b", "fn", "self", "std", "toolcell-guest", "\u{e4}"] {
+    for name in ["", "Upper", "2x", "-x", "a b", "..", "a/B", "fn", "self", "std", "toolcell-guest", "\u{e4}"] {
         let arguments = ["new", "--", name];
         let ran = Toolcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(2);
         assert!(ran.stderr.contains("cannot be a project's name"), "{name}: {}", ran.stderr);
     }
     let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["home"]);
+}
+
+#[test]
+fn the_last_part_of_a_path_is_the_name() {
+    let (_guard, folder) = scratch();
+    let new = |path: &str, json: &[&str]| {
+        let arguments = [&["new", path, "--lang=c"], json].concat();
+        Toolcell::at(&folder.join("home"), arguments).dir(&folder).run().exits(0)
+    };
+    let made = new("deep/tools/count", &["--json"]).json();
+    assert_eq!((&made["name"], &made["folder"]), (&"count".into(), &"deep/tools/count".into()));
+    assert!(folder.join("deep/tools/count/tool.c").is_file());
+    let printed = new("my tools/other/", &[]).stdout;
+    assert!(printed.contains("toolcell build 'my tools/other'\n"), "{printed}");
 }
 
 #[test]

@@ -50,6 +50,37 @@ impl Same {
     }
 }
 
+/// Builds, and writes what is printed into the project's folder at the same time.
+fn build_with_a_log_in(project: &Path) {
+    let home = toolcell::Home::find().unwrap();
+    let mut build = Command::new("sh");
+    build.args(["-c", "exec \"$TOOLCELL\" build . > build.log 2>&1"]).current_dir(project);
+    build.env("TOOLCELL", env!("CARGO_BIN_EXE_toolcell")).env("TOOLCELL_HOME", home.folder());
+    let log = || std::fs::read_to_string(project.join("build.log")).unwrap_or_default();
+    assert!(build.status().unwrap().success(), "{}", log());
+}
+
+/// A push builds a copy elsewhere, and what comes of it is the same: in Python, its code.
+fn published(place: &Path, folder: &str, lang: Lang) {
+    let to = format!("localhost:5000/me/{folder}:0.1");
+    let pushed = with_toolchain(place, &["push", folder, &to, "--dry-run", "--json"]).run().exits(0).json();
+    let same_snapshot = lang.name() != "python";
+    assert_eq!(
+        pushed["reproducible"],
+        if same_snapshot { json!(true) } else { Value::Null },
+        "{}: {pushed}",
+        lang.name()
+    );
+    let found = pushed["findings"].as_array().unwrap().iter().any(|found| found["code"] == "snapshot_differs");
+    assert_eq!(found, !same_snapshot, "{}: {pushed}", lang.name());
+    // What the manifest says is in the component.
+    let component = place.join(folder).join(format!("target/toolcell/{folder}.wasm"));
+    let component = std::fs::read(component).unwrap();
+    let version = toolcell_core::dialect::sections::custom(&component, "version").unwrap();
+    let has_manifest = ["python", "typescript", "javascript"].contains(&lang.name());
+    assert_eq!(version, has_manifest.then_some(&b"0.1.0"[..]), "{}", lang.name());
+}
+
 #[test]
 fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -66,14 +97,21 @@ fn each_language_goes_from_nothing_to_a_call_and_a_native_test() {
         let unbuilt = with_toolchain(&place, &["call", &folder, "{\"text\": \"one\"}", "--json"]).run().exits(2).json();
         assert_eq!(unbuilt["error"]["error_code"], "not_built", "{}", lang.name());
 
-        with_toolchain(&place, &["build", &folder]).run().exits(0);
+        // What is printed and noted in the folder meanwhile is no source.
+        build_with_a_log_in(&project);
+        std::fs::write(project.join("notes.txt"), "unrelated").unwrap();
         let found = Same::of(&place, &folder);
         assert_eq!(found.results[0], json!({ "text": ["3 words"], "error": null }), "{}", lang.name());
         assert_eq!(found, *first.get_or_insert_with(|| found.clone()), "{}", lang.name());
 
         native_test(lang, &project);
         // Neither a call nor a test makes the build stale.
-        with_toolchain(&place, &["call", &folder, "{\"text\": \"\"}"]).run().exits(0);
+        let ran = with_toolchain(&place, &["call", &folder, "{\"text\": \"\"}"]).run().exits(0);
+        assert!(!ran.stderr.contains("older than its sources"), "{}: {}", lang.name(), ran.stderr);
+        // Of Rust, the test of a push to a registry.
+        if lang.name() != "rust" {
+            published(&place, &folder, lang);
+        }
     }
 }
 

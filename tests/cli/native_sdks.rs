@@ -98,3 +98,41 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     let refused = with_toolchain(&place, &["build", "time"]).run();
     assert!(refused.code != Some(0) && !refused.stdout.contains(".wasm"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_build_that_fails_says_why_once_and_no_command() {
+    let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_guard, place) = scratch();
+    let refused = |language: &str, file: &str, change: &dyn Fn(String) -> String| {
+        let folder = format!("wrong-{language}");
+        with_toolchain(&place, &["new", &folder, "--lang", language]).run().exits(0);
+        let source = place.join(&folder).join(file);
+        std::fs::write(&source, change(std::fs::read_to_string(&source).unwrap())).unwrap();
+        with_toolchain(&place, &["build", &folder]).run().exits(2).stderr
+    };
+    let endless = |text: String| {
+        let end = "    {NULL, TOOLCELL_STRING, NULL, false},\n";
+        assert!(text.contains(end), "{text}");
+        // What lies behind the list is no argument.
+        text.replace(end, "    {\"b\", (toolcell_type)77, \"\", false},\n")
+    };
+    let c = refused("c", "tool.c", &endless);
+    assert!(c.contains("the arguments of the tool count have no end"), "{c}");
+    let broken = refused("cpp", "tool.cpp", &|text| format!("{text}\nint broken = missing_name;\n"));
+    assert_eq!(broken.matches("undeclared identifier 'missing_name'").count(), 1, "{broken}");
+    assert!(!broken.contains("-ffunction-sections"), "{broken}");
+    let node = |text: String| {
+        let node = "const Node = struct { next: ?[]const @This() = null };\n";
+        let with = text.replacen("struct {", "struct { node: Node = .{},", 1);
+        format!("{with}\n{node}")
+    };
+    let zig = refused("zig", "tool.zig", &node);
+    assert!(zig.contains("which contains itself"), "{zig}");
+    let node = |text: String| {
+        let with = text.replacen("struct {", "struct {\n\tNode Node `json:\"node\"`", 1);
+        format!("{with}\ntype Node struct {{\n\tNext []Node `json:\"next\"`\n}}\n")
+    };
+    let go = refused("go", "tool.go", &node);
+    assert!(go.contains("no JSON Schema for main.Node, which contains itself"), "{go}");
+    assert!(!go.contains("goroutine"), "{go}");
+}

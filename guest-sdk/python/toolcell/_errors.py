@@ -53,6 +53,10 @@ def failure(error):
     code = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if isinstance(error, SystemExit):
         return ToolError(f"the tool exited with {error.code}", code="exit", detail=detail)
+    if isinstance(error, ModuleNotFoundError):
+        # A component has the modules that were imported when it was built, and no files to import others from.
+        hint = "the component has no such module: import it at the top of a module of the project, and build again"
+        return ToolError(f"{error}: {hint}", code=code, detail=detail)
     if isinstance(error, OSError) and error.strerror:
         place = "" if error.filename is None else f": {error.filename}"
         return ToolError(f"{error.strerror}{place}", code=code, detail=detail)

@@ -99,7 +99,7 @@ pub mod __private {
     pub use crate::{
         configuration::configure,
         context::enter_cwd,
-        output::IntoOutcome,
+        output::{Fallible, IntoOutcome},
         schema::of_input,
         toolkit::{assert_unique_names, parse},
     };

@@ -266,13 +266,55 @@ impl Structured for Unstructured {
     }
 }
 
+/// A `Result` of any error: what `#[tool]` makes of it before [`IntoOutcome`].
+#[doc(hidden)]
+pub trait Fallible {
+    type Answer;
+    fn or_failure(self) -> Result<Self::Answer, ToolError>;
+}
+
+impl<T, E: IntoFailure> Fallible for Result<T, E> {
+    type Answer = T;
+
+    fn or_failure(self) -> Result<T, ToolError> {
+        self.map_err(E::into_failure)
+    }
+}
+
+/// An error that a tool may return: a [`ToolError`], or one that says what failed. Then the class is
+/// `execution_failed`; an [`io::Error`](std::io::Error) has the class of its kind.
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot fail with `{Self}`",
+    label = "not an error that a tool can give",
+    note = "return a `Result` with a `ToolError`, or with an error that implements `std::fmt::Display`"
+)]
+#[doc(hidden)]
+pub trait IntoFailure {
+    fn into_failure(self) -> ToolError;
+}
+
+impl<E: std::fmt::Display + 'static> IntoFailure for E {
+    fn into_failure(self) -> ToolError {
+        let mut whole = Some(self);
+        let any: &mut dyn Any = &mut whole;
+        if let Some(error) = any.downcast_mut::<Option<ToolError>>().and_then(Option::take) {
+            return error;
+        }
+        if let Some(error) = any.downcast_mut::<Option<std::io::Error>>().and_then(Option::take) {
+            return error.into();
+        }
+        let text = whole.map(|error| error.to_string()).unwrap_or_default();
+        ToolError::execution_failed("failed", if text.is_empty() { "the tool failed".to_owned() } else { text })
+    }
+}
+
 /// What a tool function may return: a value that serialises and has a schema (a `String` becomes text), an [`Output`],
 /// or a `Result` of these and a [`ToolError`]. `Shape` is inferred: it keeps the three implementations apart.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "not an answer that a tool can give",
     note = "return a type with `#[data]` (serde::Serialize and schemars::JsonSchema), a `String`, an `Output`, \
-            or a `Result` of one of them and a `ToolError`"
+            or a `Result` of one of them and an error: a `ToolError`, or any that implements `std::fmt::Display`"
 )]
 #[doc(hidden)]
 pub trait IntoOutcome<Shape> {
@@ -296,6 +338,11 @@ impl<T: Serialize + JsonSchema + 'static> IntoOutcome<shape::Plain> for T {
     }
 
     fn into_outcome(self) -> Outcome {
+        // Under another name, which `#[tool]` does not know it by: its `Err` must not pass for a success.
+        if std::any::type_name::<T>().starts_with("core::result::Result<") {
+            let message = "the tool returns a `Result` under another name; its author writes `Result<T, E>` instead";
+            return Outcome::Failure(ToolError::execution_failed("result_type", message));
+        }
         match (&self as &dyn Any).downcast_ref::<String>() {
             Some(text) => Output::<Value>::new().text(text).into_outcome(),
             None => Output::new().structured(self).into_outcome(),

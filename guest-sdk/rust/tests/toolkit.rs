@@ -89,6 +89,41 @@ mod files {
     }
 }
 
+mod fallible {
+    use super::*;
+
+    #[tool]
+    /// Fails with text.
+    pub(crate) fn text(input: Text) -> Result<Count, String> {
+        if input.text.is_empty() { Err("nothing to count".to_owned()) } else { Ok(Count { words: 1 }) }
+    }
+
+    #[tool]
+    /// Fails with an error of the system.
+    pub(crate) fn system(_input: Text) -> std::io::Result<String> {
+        std::fs::read_to_string("/no/such/file")
+    }
+
+    toolkit! { namespace: "fallible", tools: [text, system] }
+}
+
+#[test]
+fn an_error_of_any_type_is_a_failure_and_its_tool_has_the_schema_of_its_answer() {
+    let described = testing::describe::<fallible::Toolkit>();
+    let contract = |at: usize| described["declarations"][at]["output_contract"].clone();
+    assert_eq!(contract(0)["structured_schema"]["required"], json!(["words"]), "{described}");
+    assert!(contract(1).get("structured_schema").is_none());
+    let failure = |outcome: Outcome| match outcome {
+        Outcome::Failure(error) => (error.class, error.code, error.message),
+        other => panic!("{other:?}"),
+    };
+    let failed = failure(testing::invoke::<fallible::Toolkit>("text", json!({ "text": "" })));
+    assert_eq!(failed, (ErrorClass::ExecutionFailed, "failed".into(), "nothing to count".into()));
+    let failed = failure(testing::invoke::<fallible::Toolkit>("system", json!({ "text": "" })));
+    assert_eq!((failed.0, failed.1.as_str()), (ErrorClass::InvalidArguments, "not_found"));
+    assert!(matches!(testing::invoke::<fallible::Toolkit>("text", json!({ "text": "a" })), Outcome::Success(_)));
+}
+
 toolkit! { namespace: "demo", tools: [count, hello, files::remove_all] }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Resolves TOOL on the command line to a component: the name of an installed tool, a `.wasm` file, or a source folder that
 //! was built. Building runs code of the folder as the user, outside of any sandbox, so it needs the user's consent.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell::{Callee, Home, Host, HostBuilder, Limits, Loaded, Policy};
 use toolcell_config::{self as config, Found, Layer, Layers, Names};
@@ -11,6 +11,7 @@ use toolcell_core::approval::legible;
 use toolcell_core::catalog::{Tool, pick};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::lock::is_name;
+use toolcell_install::package::Package;
 use toolcell_install::store;
 use toolcell_toolchain::{self as toolchain, BuildSettings, Built, Lang, Preference, Search, Standing};
 
@@ -93,8 +94,9 @@ impl Target {
         Self { path, name, typed: typed.to_owned(), installed: None }
     }
 
-    /// Returns the component file. A source folder without an up-to-date build is built if `building` allows it, else
-    /// refused.
+    /// Returns the component file. A source folder that was never built is built if `building` allows it, else refused. One
+    /// whose sources changed since is used as it was built, which standard error says once, unless `building` is
+    /// [`Building::Yes`].
     pub fn locate(&self, home: &Home, building: Building) -> Result<PathBuf, Refusal> {
         match &self.installed {
             Some(Err(refusal)) => return Err(refusal.clone()),
@@ -114,6 +116,12 @@ impl Target {
         }
         match self.standing(home)? {
             Standing::Built(component) => Ok(component),
+            Standing::Outdated(..) if building == Building::Yes => self.build(home),
+            // What was built was agreed to, so it runs, whatever its sources are now.
+            Standing::Outdated(component, why) => {
+                note_age(&self.path, &why);
+                Ok(component)
+            }
             Standing::NotBuilt(why) if building.is_agreed(&self.path, &why) => self.build(home),
             Standing::NotBuilt(why) => Err(not_built(&self.path, &why, building)),
         }
@@ -131,7 +139,8 @@ impl Target {
         build(&self.path, home)
             .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "build_failed", format!("{error:#}")))?;
         match self.standing(home)? {
-            Standing::Built(component) => Ok(component),
+            // A source that changed during the build and that it did not read is one for the next.
+            Standing::Built(component) | Standing::Outdated(component, _) => Ok(component),
             Standing::NotBuilt(why) => Err(not_built(&self.path, &why, Building::No)),
         }
     }
@@ -250,7 +259,7 @@ impl Building {
             Self::No => !guard!("building_is_consent"),
             Self::Yes => true,
             Self::Asked => terminal::agrees("Build it?", |sheet| {
-                sheet.host("This source folder is not built as it is now:");
+                sheet.host("This source folder is not built:");
                 sheet.value("folder", &folder.display().to_string(), FOLDER_ROWS_MAX);
                 // The reason names a changed file, whose name is untrusted.
                 sheet.value("because", why, WHY_ROWS_MAX);
@@ -281,7 +290,19 @@ fn building(folder: &Path) -> Vec<String> {
     rows
 }
 
-/// The refusal code for a source folder without an up-to-date build.
+/// Says on standard error that what runs is older than its sources: once for each folder, however often it is looked at.
+fn note_age(folder: &Path, why: &str) {
+    static NOTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let fresh = NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+    if fresh {
+        let (folder, why) = (folder.display(), legible(why));
+        let note =
+            format!("note: {folder} is older than its sources: {why}; `toolcell build {folder}` builds it again");
+        super::show::say(&note);
+    }
+}
+
+/// The refusal code for a source folder that was not built.
 pub const NOT_BUILT: &str = "not_built";
 
 /// Returns the refusal of a source folder that must be built first.
@@ -289,7 +310,7 @@ fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
     let (folder, why) = (folder.display(), legible(why));
     let or = if building == Building::No { "" } else { ", or add --build" };
     let message = format!(
-        "{folder} is a source folder that is not built as it is now: {why}. Building runs its code as you: look at it, \
+        "{folder} is a source folder that is not built: {why}. Building runs its code as you: look at it, \
          then run `toolcell build {folder}`{or}"
     );
     Refusal::new(ErrorClass::SetupRequired, NOT_BUILT, message)
@@ -301,6 +322,7 @@ pub fn build(dir: &Path, home: &Home) -> anyhow::Result<Built> {
     let mut settings = BuildSettings::new(search, home.builds());
     settings.target_dir = Some(home.compiling());
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
+    settings.sections = Package::sections_of;
     toolchain::build(dir, &settings, &mut super::show::say)
 }
 

@@ -71,6 +71,44 @@ impl Component {
     }
 }
 
+/// Whether two components have the same code, types and wiring, and differ at the most in the memory with which their
+/// modules begin: data, globals and initial sizes.
+///
+/// # Errors
+///
+/// A file that is damaged.
+pub fn same_but_memory(one: &[u8], other: &[u8]) -> Result<bool, String> {
+    Ok(without_memory(one)? == without_memory(other)?)
+}
+
+/// The sections of a component that do not hold memory.
+fn without_memory(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
+    const MEMORY: u8 = 5;
+    const GLOBAL: u8 = 6;
+    const DATA: u8 = 11;
+    const DATA_COUNT: u8 = 12;
+    let (mut sections, mut modules) = (Vec::new(), Vec::new());
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload.map_err(|error| error.to_string())?;
+        match payload {
+            Payload::Version { encoding, .. } => modules.push(encoding == Encoding::Module),
+            Payload::End(_) => {
+                modules.pop();
+            }
+            // Their sections follow.
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {}
+            _ => {
+                let Some((id, range)) = payload.as_section() else { continue };
+                let is_memory = matches!(id, MEMORY | GLOBAL | DATA | DATA_COUNT);
+                if !(is_memory && modules.last() == Some(&true)) {
+                    sections.push((id, bytes.get(range).unwrap_or_default()));
+                }
+            }
+        }
+    }
+    Ok(sections)
+}
+
 fn note(names: &mut BTreeSet<String>, name: &str) {
     if names.len() < NAMES_MAX {
         names.insert(name.to_owned());
@@ -102,6 +140,7 @@ mod tests {
         assert!(Component::read(b"no component").is_err());
         let named = sections::with_custom(empty, "version", b"1.2.0\n").unwrap();
         assert_eq!((written(&named, "version").as_deref(), written(&named, "source")), (Some("1.2.0"), None));
+        assert!(same_but_memory(&named, &named).unwrap() && !same_but_memory(&named, empty).unwrap());
         let debug = sections::with_custom(empty, ".debug_info", b"0123").unwrap();
         assert_eq!(Component::read(&debug).unwrap().debug_bytes, 4);
     }

@@ -25,6 +25,8 @@ pub struct Package {
     pub description: Option<String>,
     /// URL of its repository.
     pub source: Option<String>,
+    /// Who wrote it, with commas between several.
+    pub authors: Option<String>,
     /// Whether there is a README.
     pub has_readme: bool,
     /// Whether there is a file with the licence.
@@ -34,7 +36,8 @@ pub struct Package {
 impl Package {
     /// What the folder says.
     pub fn of_folder(folder: &Path) -> Self {
-        let mut package = cargo(folder).or_else(|| npm(folder)).or_else(|| python(folder)).unwrap_or_default();
+        let found = cargo(folder).or_else(|| python(folder)).or_else(|| zig(folder)).or_else(|| npm(folder));
+        let mut package = found.unwrap_or_default();
         if package.name.is_empty() {
             let name =
                 folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -48,6 +51,20 @@ impl Package {
         package
     }
 
+    /// What the manifest of a folder says, as the custom sections of a component: their names, which are those of the
+    /// Bytecode Alliance's tools, and texts.
+    pub fn sections_of(folder: &Path) -> Vec<(&'static str, String)> {
+        let Self { version, licence, description, source, authors, .. } = Self::of_folder(folder);
+        let sections = [
+            ("version", version),
+            ("licenses", licence),
+            ("description", description),
+            ("source", source),
+            ("authors", authors),
+        ];
+        sections.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+    }
+
     /// What a component says of itself; `name` is that of its file.
     pub fn of_component(bytes: &[u8], name: &str) -> Self {
         let written = |section: &str| component::written(bytes, section);
@@ -57,6 +74,7 @@ impl Package {
             licence: written("licenses"),
             description: written("description"),
             source: written("source").or_else(|| written("homepage")),
+            authors: written("authors"),
             has_readme: false,
             has_licence_file: false,
         }
@@ -94,6 +112,39 @@ fn cargo(folder: &Path) -> Option<Package> {
         licence: field("license"),
         description: field("description"),
         source: field("repository"),
+        authors: package
+            .get("authors")
+            .and_then(toml::Value::as_array)
+            .and_then(|authors| joined(authors.iter().filter_map(|author| author.as_str().map(str::to_owned)))),
+        ..Package::default()
+    })
+}
+
+fn joined(names: impl Iterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// The fields of `build.zig.zon` that are a string or, as its name, a literal: `.version = "1.0.0"`, `.name = .tool`.
+fn zig(folder: &Path) -> Option<Package> {
+    let manifest = text(&folder.join("build.zig.zon"))?;
+    // The first of a name: dependencies have fields of these names too, and come later.
+    let field = |name: &str| {
+        let key = format!(".{name}");
+        let lines = manifest.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+        let value = lines.filter_map(|line| line.strip_prefix(&key)?.trim_start().strip_prefix('=')).next()?.trim();
+        let value = value.trim_end_matches(',').trim();
+        let value = match value.strip_prefix('.') {
+            Some(literal) => literal.trim_start_matches("@\"").trim_end_matches('"'),
+            None => value.strip_prefix('"')?.strip_suffix('"')?,
+        };
+        Some(value.to_owned()).filter(|value| !value.is_empty() && !value.contains('"'))
+    };
+    Some(Package {
+        name: field("name").unwrap_or_default(),
+        version: field("version"),
+        licence: field("license"),
+        description: field("description"),
         ..Package::default()
     })
 }
@@ -107,6 +158,7 @@ fn npm(folder: &Path) -> Option<Package> {
         licence: field("/license"),
         description: field("/description"),
         source: field("/repository/url").or_else(|| field("/repository")),
+        authors: field("/author/name").or_else(|| field("/author")),
         ..Package::default()
     })
 }
@@ -123,6 +175,9 @@ fn python(folder: &Path) -> Option<Package> {
         licence: field("license").or_else(licence),
         description: field("description"),
         source: ["Repository", "Source", "Homepage"].iter().find_map(url),
+        authors: project.get("authors").and_then(toml::Value::as_array).and_then(|authors| {
+            joined(authors.iter().filter_map(|author| Some(author.get("name")?.as_str()?.to_owned())))
+        }),
         ..Package::default()
     })
 }
@@ -174,5 +229,23 @@ mod tests {
         let python = of(&[("pyproject.toml", python)], "");
         assert_eq!((known(&python), python.source.as_deref()), (("c".into(), "2".into(), "MIT".into()), Some("u")));
         assert_eq!(of(&[("z/tool.c", "")], "z").name, "z");
+        let zig = ".{\n    .name = .counter,\n    .version = \"2.1.0\", // semantic\n    .paths = .{\"\"},\n}\n";
+        let zig = of(&[("build.zig.zon", zig)], "");
+        assert_eq!((zig.name.as_str(), zig.version.as_deref(), zig.licence), ("counter", Some("2.1.0"), None));
+    }
+
+    #[test]
+    fn the_manifest_is_written_into_the_component_in_the_sections_that_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let manifest =
+            "[package]\nname = \"a\"\nversion = \"1.2.0\"\nlicense = \"MIT\"\nauthors = [\"A <a@b.c>\", \"B\"]";
+        std::fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
+        let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+        for (name, text) in Package::sections_of(root.path()) {
+            component = toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes()).unwrap();
+        }
+        let (read, written) = (Package::of_component(&component, "a"), Package::of_folder(root.path()));
+        assert_eq!(read, written);
+        assert_eq!((read.version.as_deref(), read.authors.as_deref()), (Some("1.2.0"), Some("A <a@b.c>, B")));
     }
 }

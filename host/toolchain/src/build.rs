@@ -2,17 +2,19 @@
 //! the record of its sources. Cargo runs build scripts and macros as the user, so this is called only when the user
 //! asked for a build.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
+use toolcell_core::dialect::sections;
 
 use super::find::{Search, Toolchain, ToolchainSource, find};
 use super::process::{self, Stream};
 use super::record::{self, Made};
 use super::sources::{Listing, Scope};
-use super::{Say, TARGET, build_cache, c_code, language};
+use super::{Say, TARGET, build_cache, c_code};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
@@ -38,13 +40,36 @@ pub struct BuildSettings {
     pub locked: bool,
     /// Maximum number of compilers at once; `None`: what cargo chooses.
     pub jobs: Option<u32>,
+    /// What the manifest of a tool's folder says of it: names of custom sections, such as `version`, and their texts, which
+    /// the build puts into the component. Default: nothing.
+    pub sections: fn(&Path) -> Vec<(&'static str, String)>,
 }
 
 impl BuildSettings {
     /// Settings with the defaults of their fields.
     pub fn new(search: Search, records: impl Into<PathBuf>) -> Self {
         let records = records.into();
-        BuildSettings { search, records, target_dir: None, sdk: None, offline: false, locked: false, jobs: None }
+        let sections = |_: &Path| Vec::new();
+        BuildSettings {
+            search,
+            records,
+            target_dir: None,
+            sdk: None,
+            offline: false,
+            locked: false,
+            jobs: None,
+            sections,
+        }
+    }
+
+    /// The component in the file `made`, with what the manifest in `dir` says of it.
+    pub(super) fn described(&self, made: &Path, dir: &Path) -> Result<Vec<u8>> {
+        let mut component = std::fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
+        for (name, text) in (self.sections)(dir) {
+            component = sections::with_custom(&component, name, text.as_bytes())
+                .map_err(|why| anyhow!("cannot write the section {name} of the component: {why}"))?;
+        }
+        Ok(component)
     }
 }
 
@@ -83,26 +108,24 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let _held = record::lock(&job.compiling(), say)?;
     let earlier = record::read(&settings.records, &dir);
     let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| (r.sources, r.initial_memory));
-    let before = Listing::of(&workspace.scope(&dir), &known)?;
+    let before = Listing::of(&workspace.near(package, &dir), &known)?;
     let (artifact, initial_memory) = job.compile_with(memory, say)?;
-    let after = Listing::of(&workspace.scope(&dir), &before)?;
-    workspace.refuse_changes(&before, &after)?;
     let scope = job.scope(&artifact.wasm)?;
-    let sources = Listing::of(&scope, &after)?;
+    let sources = Listing::of(&scope, &before)?;
+    workspace.refuse_changes(&before, &sources)?;
 
-    let component =
-        std::fs::read(&artifact.wasm).with_context(|| format!("cannot read {}", artifact.wasm.display()))?;
+    let component = settings.described(&artifact.wasm, &dir)?;
     let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
-    let made = Made { dir: &dir, component: &component, name: &package.name, initial_memory, scope, sources };
+    let (name, key, around) = (&package.name, String::new(), workspace.around(&dir));
+    let made = Made { dir: &dir, component: &component, name, initial_memory, key, scope, sources, around };
     record::write(&settings.records, made)?;
     build_cache::touch(&job.target_dir());
     if !artifact.fresh {
         build_cache::prune(&job.compiling(), build_cache::BYTES_MAX);
     }
-    let name = package.name.clone();
-    Ok(Built { wasm, name, fresh: artifact.fresh, sources: digest, source: toolchain.source })
+    Ok(Built { wasm, name: name.clone(), fresh: artifact.fresh, sources: digest, source: toolchain.source })
 }
 
 /// The folder of the user's copy of the component: `target/toolcell` of the tool. It has its own `.gitignore`, because
@@ -190,9 +213,9 @@ impl Workspace {
         }
     }
 
-    /// What a build of the tool in `dir` reads, as far as it is known before: the whole workspace, its path
-    /// dependencies, and the configuration of cargo.
-    fn scope(&self, dir: &Path) -> Scope {
+    /// Everything that decides what a build of the tool in `dir` runs, as far as it is known before: the whole workspace,
+    /// its path dependencies, and the configuration of cargo.
+    fn around(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.add(dir);
         scope.add(&self.workspace_root);
@@ -200,23 +223,46 @@ impl Workspace {
         let beside = self.packages.iter().flat_map(|package| &package.dependencies);
         beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
         scope.add_cargo_home();
-        scope.skipped.extend(self.made_in_other_projects());
         scope
     }
 
-    /// Folders that builds of projects in other languages write, in the folder of the workspace. They change without an
-    /// edit, and are sources of this one only if cargo lists them: see [`Job::scope`].
-    fn made_in_other_projects(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.workspace_root).into_iter().flatten().flatten();
-        entries.flat_map(|entry| language::made_in(&entry.path())).collect()
+    /// What a build of `package` in `dir` is expected to read: the folders of it and of the packages of the workspace that
+    /// it depends on, those of other path dependencies, and the configuration of cargo.
+    fn near(&self, package: &Package, dir: &Path) -> Scope {
+        let mut scope = self.steering(dir);
+        let mut open = vec![package];
+        scope.add(dir);
+        while let Some(package) = open.pop() {
+            for folder in package.dependencies.iter().filter_map(|dependency| dependency.path.as_deref()) {
+                if scope.folders.contains(folder) {
+                    continue;
+                }
+                scope.add(folder);
+                open.extend(self.packages.iter().find(|package| package.folder() == Some(folder)));
+            }
+        }
+        scope
     }
 
-    /// Refuses a build whose sources changed meanwhile, because it is unknown which of them it contains. Cargo itself
-    /// may write the lock file.
-    fn refuse_changes(&self, before: &Listing, after: &Listing) -> Result<()> {
-        let lock = self.workspace_root.join("Cargo.lock");
-        match after.changes(before).into_iter().find(|(path, _)| *path != lock) {
-            Some((path, what)) => bail!("{} {what} since the build began: build again", path.display()),
+    /// The files that steer a build of the tool in `dir`.
+    fn steering(&self, dir: &Path) -> Scope {
+        let mut scope = Scope::default();
+        scope.add_steering(dir);
+        scope.add_steering(&self.workspace_root);
+        scope.add_file(self.lock_file());
+        scope.add_cargo_home();
+        scope
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.workspace_root.join("Cargo.lock")
+    }
+
+    /// Refuses a build that read a file which changed meanwhile, because it is unknown which content it contains. Cargo
+    /// itself may write the lock file.
+    fn refuse_changes(&self, before: &Listing, sources: &Listing) -> Result<()> {
+        match sources.edited(before).filter(|path| *path != self.lock_file()) {
+            Some(path) => bail!("{} has changed since the build began: build again", path.display()),
             None => Ok(()),
         }
     }
@@ -389,25 +435,41 @@ impl Job<'_> {
         }
     }
 
-    /// Everything that the build read: the workspace, and the folders of other packages among the sources that cargo
-    /// lists.
+    /// Everything that the build read: the sources that cargo lists, the manifests of their packages, and what steers
+    /// cargo. The whole folder of a package with a build script counts, because a script can read any file of it.
     fn scope(&self, wasm: &Path) -> Result<Scope> {
         let list = wasm.with_extension("d");
         let text =
             std::fs::read_to_string(&list).with_context(|| format!("cannot read cargo's list {}", list.display()))?;
         let made_here = self.target_dir();
-        let mut scope = self.workspace.scope(self.dir);
+        let mut scope = self.workspace.steering(self.dir);
+        let mut packages = BTreeSet::from([self.dir.to_owned()]);
         for file in sources_in(&text).into_iter().map(|file| self.dir.join(file)) {
-            let known = file.starts_with(&made_here) || scope.folders.iter().any(|folder| file.starts_with(folder));
-            let skipped = scope.skipped.iter().any(|folder| file.starts_with(folder));
-            match manifest_of(&file).as_deref().and_then(Path::parent) {
-                _ if skipped => scope.add_file(file),
-                _ if known => {}
-                Some(folder) => scope.add(folder),
-                None => scope.add_file(file),
+            // What a build script wrote follows from the script.
+            if !file.starts_with(&made_here) {
+                packages.extend(manifest_of(&file).as_deref().and_then(Path::parent).map(Path::to_owned));
+                scope.add_file(file);
+            }
+        }
+        for folder in packages {
+            scope.add_steering(&folder);
+            // Cargo runs a file of this name once it is there.
+            scope.add_file(folder.join("build.rs"));
+            if has_build_script(&folder) {
+                scope.folders.insert(folder);
             }
         }
         Ok(scope)
+    }
+}
+
+fn has_build_script(folder: &Path) -> bool {
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = toml::from_str(&manifest).unwrap_or_default();
+    match manifest.get("package").and_then(|package| package.get("build")) {
+        Some(toml::Value::Boolean(is_on)) => *is_on,
+        Some(_) => true,
+        None => folder.join("build.rs").is_file(),
     }
 }
 
@@ -507,18 +569,6 @@ mod tests {
         assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
         assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
         assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
-    }
-
-    #[test]
-    fn what_builds_in_other_languages_write_beside_a_tool_is_no_source_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        for file in ["py/pyproject.toml", "rs/Cargo.toml", "plain/file"] {
-            super::super::project::write(&folder.path().join(file), "").unwrap();
-        }
-        let workspace = Workspace { workspace_root: folder.path().to_owned(), ..workspace(&[]) };
-        let (made, py) = (workspace.made_in_other_projects(), folder.path().join("py"));
-        assert!(made.contains(&py.join("target/toolcell")) && made.contains(&py.join("toolcell")), "{made:?}");
-        assert!(made.iter().all(|path| path.starts_with(&py)), "{made:?}");
     }
 
     #[test]

@@ -2,25 +2,59 @@
 //! component and its record. The language adds the compilation.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::build::{BuildSettings, Built, output_folder};
-use super::find::{Search, ToolchainSource, short_hash};
+use super::find::{PROBE, Search, ToolchainSource, short_hash};
 use super::language::{File, Language, renew_local_files, write_local_files};
-use super::process::Stream;
-use super::record::{self, Made};
-use super::room::{Room, checked};
+use super::record::{self, Made, Standing};
+use super::room::Room;
 use super::sources::Listing;
 use super::{Say, build_cache, process, project};
 
 /// Makes the component of a [`Job`], and returns its file.
 pub(super) type Compile<'a> = &'a dyn Fn(&Job, Say) -> Result<PathBuf>;
 
+/// What a step printed: its first lines, because those of compilers name the cause, and the rest by number.
+#[derive(Default)]
+struct Printed {
+    lines: Vec<String>,
+    more: usize,
+}
+
+impl Printed {
+    const LINES_MAX: usize = 400;
+
+    fn add(&mut self, line: &str) {
+        if self.lines.len() == Self::LINES_MAX {
+            self.more += 1;
+        } else if !line.trim().is_empty() {
+            self.lines.push(line.to_owned());
+        }
+    }
+
+    fn reason(&self, status: ExitStatus) -> String {
+        let mut text = self.lines.join("\n");
+        if self.more > 0 {
+            let _ = write!(text, "\n.. and {} more lines", self.more);
+        }
+        // A compiler that is ended by a signal has no words for it.
+        if text.is_empty() || status.code().is_none() {
+            let end = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{end}the compiler ended without a reason ({status})");
+        }
+        text
+    }
+}
+
 /// One compilation.
 pub(super) struct Job<'a> {
+    /// The word for the language.
+    pub(super) language: &'static str,
     /// The project's folder, canonical.
     pub(super) dir: &'a Path,
     /// The project's name: that of its folder.
@@ -51,9 +85,41 @@ impl Job<'_> {
         Ok(self.command(&program))
     }
 
-    /// Runs a step; its failure has what it printed.
+    /// Runs a step, and says what it printed: its failure has that instead, because it is the reason.
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
-        checked(command, None, &[Stream::Err], say).with_context(|| format!("{} does not build", self.name))
+        let mut printed = Printed::default();
+        let status = process::run(command, None, &mut |_, line| printed.add(line))?;
+        match status.success() {
+            true => printed.lines.iter().for_each(|line| say(line)),
+            false => bail!("{} does not build:\n{}", self.name, printed.reason(status)),
+        }
+        Ok(())
+    }
+
+    /// Runs a program, and returns what it printed.
+    pub(super) fn output(&self, command: Command) -> Result<String> {
+        let output = process::output(command, PROBE)?;
+        match output.status.success() {
+            true => Ok(output.out),
+            false => bail!("{} does not build: {}", self.name, output.reason()),
+        }
+    }
+
+    /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
+    pub(super) fn first(&self, room: &Room, step: &str, also: &str, say: Say) {
+        match self.mark(room).exists() {
+            true => say(step),
+            false => say(&format!("{step}; the first build also {also}")),
+        }
+    }
+
+    /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
+    pub(super) fn began(&self, room: &Room) {
+        let _ = std::fs::write(self.mark(room), "");
+    }
+
+    fn mark(&self, room: &Room) -> PathBuf {
+        self.room(room).join(format!("built-{}", self.language))
     }
 
     /// Writes those of the project's local files that are missing or of another version of toolcell, so that its tests use
@@ -105,27 +171,46 @@ pub(super) fn build(
     write_local_files(language, dir, &sdk)?;
 
     let earlier = record::read(&settings.records, dir);
-    let known = earlier.map_or(Listing::default(), |record| record.sources);
-    let scope = language.scope(dir);
-    let before = Listing::of(&scope, &known)?;
-    let job = Job { dir, name, work, sdk: &sdk, search: &search };
+    let around = language.scope(dir);
+    let before = Listing::of(&around, &earlier.as_ref().map(|record| record.sources.clone()).unwrap_or_default())?;
+    let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
+    let job = Job { language: language.name(), dir, name, work, sdk: &sdk, search: &search };
+    let key = if language.skips() { key(&job, &before) } else { String::new() };
+    if let Some(record) = earlier.filter(|record| !key.is_empty() && record.key == key)
+        && let Standing::Built(component) = record::standing(dir, &settings.records)
+    {
+        let component = std::fs::read(&component).with_context(|| format!("cannot read {}", component.display()))?;
+        record::replace(&wasm, &component)?;
+        let sources = record.sources.digest();
+        return Ok(Built { wasm, name: name.to_owned(), fresh: true, sources, source: ToolchainSource::Room });
+    }
     let made = compile(&job, say)?;
+    let scope = language.read(&job)?;
     let sources = Listing::of(&scope, &before)?;
-    if let Some((path, what)) = sources.changes(&before).first() {
-        bail!("{} {what} since the build began: build again", path.display());
+    if let Some(path) = sources.edited(&before) {
+        bail!("{} has changed since the build began: build again", path.display());
     }
 
-    let component = std::fs::read(&made).with_context(|| format!("cannot read {}", made.display()))?;
-    let wasm = output_folder(dir)?.join(format!("{name}.wasm"));
+    let component = settings.described(&made, dir)?;
     let fresh = std::fs::read(&wasm).is_ok_and(|found| found == component);
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
-    record::write(&settings.records, Made { dir, component: &component, name, initial_memory: 0, scope, sources })?;
+    let made = Made { dir, component: &component, name, initial_memory: 0, key, scope, sources, around };
+    record::write(&settings.records, made)?;
     build_cache::touch(&job.work);
     if !fresh {
         build_cache::prune(&compiling, build_cache::BYTES_MAX);
     }
     Ok(Built { wasm, name: name.to_owned(), fresh, sources: digest, source: ToolchainSource::Room })
+}
+
+/// A digest of everything that decides what a build makes: the sources, the SDK, the toolchain and this program.
+fn key(job: &Job, before: &Listing) -> String {
+    let parts = [before.digest(), job.sdk.display().to_string(), job.search.cache_dir.display().to_string()];
+    let version = [job.language, env!("CARGO_PKG_VERSION")].map(str::to_owned);
+    blake3::hash(parts.iter().chain(&version).map(|part| format!("{part}\n")).collect::<String>().as_bytes())
+        .to_hex()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -272,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_bound_to_all_sources_and_to_nothing_that_a_build_or_a_test_writes() {
+    fn a_component_is_outdated_by_its_sources_and_by_nothing_that_a_build_or_a_test_writes() {
         let place = Place::new();
         place.build().0.unwrap();
         assert!(place.dir().join("local/sdk").is_file());
@@ -280,14 +365,18 @@ mod tests {
         place.write("deep/__cache__/made", "other");
         place.write("local/made", "other");
         assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
+        place.write("build.log", "other");
+        place.write("README.md", "other");
+        assert!(matches!(place.standing(), Standing::Built(_)), "{:?}", place.standing());
         for source in ["steering.json", "deep/local/source", "deep/source", "target/source"] {
             place.write(source, "new");
-            assert_eq!(place.standing(), Standing::NotBuilt(format!("{source} is new since it was built")));
+            let Standing::Outdated(_, why) = place.standing() else { panic!("{:?}", place.standing()) };
+            assert_eq!(why, format!("{source} is new since it was built"));
             place.build().0.unwrap();
         }
         // A link of this name can lead to sources.
         std::os::unix::fs::symlink(place.dir().join("deep"), place.dir().join("__cache__")).unwrap();
-        assert!(matches!(place.standing(), Standing::NotBuilt(_)));
+        assert!(matches!(place.standing(), Standing::Outdated(..)));
     }
 
     #[test]
@@ -345,13 +434,22 @@ mod tests {
             Ok(job.work.join("none"))
         };
         std::fs::write(place.programs.dir().join("broken"), "").unwrap();
-        let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut |_| ()).unwrap_err();
-        assert!(format!("{error:#}").contains("does not build: `fetch` failed"), "{error:#}");
+        let mut said = Vec::new();
+        let mut say = |line: &str| said.push(line.to_owned());
+        let error = build(&Copied, &place.dir(), &place.settings(), &failing, &mut say).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.ends_with(" does not build:\nfetched"), "without the command, and once: {text}");
+        assert!(said.is_empty(), "{said:?}");
         let editing = |job: &Job, say: Say| -> Result<PathBuf> {
             place.write("tool.txt", "second\n");
             compile(job, say)
         };
         let error = build(&Copied, &place.dir(), &place.settings(), &editing, &mut |_| ()).unwrap_err().to_string();
         assert!(error.ends_with("tool.txt has changed since the build began: build again"), "{error}");
+        let logging = |job: &Job, say: Say| -> Result<PathBuf> {
+            place.write("build.log", "what the build printed");
+            compile(job, say)
+        };
+        build(&Copied, &place.dir(), &place.settings(), &logging, &mut |_| ()).unwrap();
     }
 }

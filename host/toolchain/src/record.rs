@@ -13,7 +13,7 @@ use super::held::Held;
 use super::sources::{Listing, Scope};
 use super::{Say, language};
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const FILE: &str = "record.json";
 /// Maximum size of a record, in bytes; 100,000 files with long paths take less.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -26,10 +26,18 @@ pub(super) struct Record {
     dir: PathBuf,
     /// The component's file name, beside the record.
     component: PathBuf,
+    /// The digest of the component, which is all that a call runs of the folder.
+    made: Listing,
     /// The initial memory of this component, in bytes; the next build begins with it.
     pub(super) initial_memory: u64,
+    /// Digest of everything that decided what this build made; empty if a build is never skipped.
+    #[serde(default)]
+    pub(super) key: String,
+    /// What the build read, and what it would have read.
     pub(super) scope: Scope,
     pub(super) sources: Listing,
+    /// Everything that can decide what the next build runs.
+    pub(super) around: Scope,
 }
 
 /// Whether a source folder may be used without building it.
@@ -37,7 +45,9 @@ pub(super) struct Record {
 pub enum Standing {
     /// The component: it was built, and no source has changed since.
     Built(PathBuf),
-    /// Why it has to be built, such as `src/lib.rs has changed since it was built`.
+    /// The component that was built, and how its sources differ now, such as `src/lib.rs has changed since it was built`.
+    Outdated(PathBuf, String),
+    /// Why it has to be built: no component was made of it here, or another took its place.
     NotBuilt(String),
 }
 
@@ -46,19 +56,28 @@ fn folder(records: &Path, dir: &Path) -> PathBuf {
     records.join(blake3::hash(dir.as_os_str().as_encoded_bytes()).to_hex().as_str())
 }
 
-/// Returns whether the tool in `dir` was built from its current sources. Runs nothing of the folder: calls stat on each
-/// source, and reads those whose state has changed.
+/// Returns the component that was built of the tool in `dir`, and whether it is that of its current sources. Runs nothing
+/// of the folder: calls stat on each file, and reads those whose state has changed.
 pub fn standing(dir: &Path, records: &Path) -> Standing {
-    match check(dir, records) {
-        Ok(component) => Standing::Built(component),
-        Err(why) => Standing::NotBuilt(why),
-    }
+    check(dir, records).unwrap_or_else(Standing::NotBuilt)
 }
 
-fn check(dir: &Path, records: &Path) -> std::result::Result<PathBuf, String> {
+fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
     let dir = std::fs::canonicalize(dir).map_err(|error| format!("{} cannot be found: {error}", dir.display()))?;
     let mut record = read(records, &dir).ok_or("it was never built here")?;
-    let now = Listing::of(&record.scope, &record.sources).map_err(|error| format!("{error:#}"))?;
+    let component = folder(records, &dir).join(&record.component);
+    let made = Listing::of(&Scope::of_file(&component), &record.made).map_err(|error| format!("{error:#}"))?;
+    if made.is_empty() {
+        return Err("its component is gone".to_owned());
+    }
+    if !made.changes(&record.made).is_empty() {
+        return Err("its component is not the one that was built".to_owned());
+    }
+    // What was built was agreed to, so sources that changed, or that cannot be read, do not keep it from running.
+    let now = match Listing::of(&record.scope, &record.sources) {
+        Ok(now) => now,
+        Err(error) => return Ok(Standing::Outdated(component, format!("{error:#}"))),
+    };
     let changes = now.changes(&record.sources);
     if let Some((path, what)) = changes.first() {
         let more = match changes.len() - 1 {
@@ -66,26 +85,23 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<PathBuf, String> {
             more => format!(", and {more} more"),
         };
         let path = path.strip_prefix(&dir).unwrap_or(path).display();
-        return Err(format!("{path} {what} since it was built{more}"));
+        return Ok(Standing::Outdated(component, format!("{path} {what} since it was built{more}")));
     }
-    let component = folder(records, &dir).join(&record.component);
-    if !component.is_file() {
-        return Err("its component is gone".to_owned());
-    }
-    if now != record.sources {
+    if now != record.sources || made != record.made {
         // Same contents, other states: keep them, so that the files need not be read again.
-        record.sources = now;
+        (record.sources, record.made) = (now, made);
         let _ = keep(records, &record);
     }
-    Ok(component)
+    Ok(Standing::Built(component))
 }
 
 /// Returns every place that a build of the tool in `dir` reads, as far as it is known without running cargo. Write
 /// access to one of them decides what the next build runs.
 pub fn source_places(dir: &Path, records: &Path) -> Vec<PathBuf> {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let recorded = read(records, &dir).map(|record| record.scope).unwrap_or_default();
-    let places: BTreeSet<PathBuf> = recorded.places().chain(language::scope(&dir).places()).cloned().collect();
+    let (read, around) = read(records, &dir).map(|record| (record.scope, record.around)).unwrap_or_default();
+    let places = read.places().chain(around.places());
+    let places: BTreeSet<PathBuf> = places.chain(language::scope(&dir).places()).cloned().collect();
     places.into_iter().collect()
 }
 
@@ -122,8 +138,10 @@ pub(super) struct Made<'a> {
     /// The package's name.
     pub(super) name: &'a str,
     pub(super) initial_memory: u64,
+    pub(super) key: String,
     pub(super) scope: Scope,
     pub(super) sources: Listing,
+    pub(super) around: Scope,
 }
 
 /// Writes the component, and then the record that vouches for it.
@@ -138,9 +156,12 @@ pub(super) fn write(records: &Path, made: Made) -> Result<()> {
         }
         _ => {}
     }
-    replace(&folder.join(&component), made.component)?;
-    let (dir, initial_memory) = (made.dir.to_owned(), made.initial_memory);
-    let record = Record { format: FORMAT, dir, component, initial_memory, scope: made.scope, sources: made.sources };
+    let file = folder.join(&component);
+    replace(&file, made.component)?;
+    let Made { dir, initial_memory, key, scope, sources, around, .. } = made;
+    let made = Listing::of(&Scope::of_file(&file), &Listing::default())?;
+    let record =
+        Record { format: FORMAT, dir: dir.to_owned(), component, made, initial_memory, key, scope, sources, around };
     keep(records, &record)?;
     remove_orphans(records);
     Ok(())
@@ -215,7 +236,9 @@ mod tests {
             let mut scope = Scope::default();
             scope.add(&dir);
             let sources = Listing::of(&scope, &Listing::default()).unwrap();
-            let made = Made { dir: &dir, component: b"\0asm", name: "tool", initial_memory: 2 << 20, scope, sources };
+            let (key, around) = (String::new(), scope.clone());
+            let (component, initial_memory) = (b"\0asm", 2 << 20);
+            let made = Made { dir: &dir, component, name: "tool", initial_memory, key, scope, sources, around };
             write(self.records.path(), made).unwrap();
         }
 
@@ -226,6 +249,13 @@ mod tests {
         #[track_caller]
         fn is_not_built(&self, why: &str) {
             assert_eq!(self.standing(), Standing::NotBuilt(why.to_owned()));
+        }
+
+        #[track_caller]
+        fn is_outdated(&self, why: &str) {
+            let Standing::Outdated(component, found) = self.standing() else { panic!("{:?}", self.standing()) };
+            assert_eq!(found, why);
+            assert_eq!(std::fs::read(component).unwrap(), b"\0asm");
         }
     }
 
@@ -238,9 +268,9 @@ mod tests {
         assert_eq!(std::fs::read(&component).unwrap(), b"\0asm");
         assert!(component.starts_with(tool.records.path()));
         std::fs::write(tool.dir().join("build.rs"), "fn main() {}").unwrap();
-        tool.is_not_built("build.rs is new since it was built");
+        tool.is_outdated("build.rs is new since it was built");
         std::fs::write(tool.dir().join("lib.rs"), "fn b() {}").unwrap();
-        tool.is_not_built("build.rs is new since it was built, and 1 more");
+        tool.is_outdated("build.rs is new since it was built, and 1 more");
         tool.record();
         assert!(matches!(tool.standing(), Standing::Built(_)));
         // The same sources in another folder, which the user did not agree to.
@@ -264,6 +294,8 @@ mod tests {
         std::fs::write(&file, "{\"format\": 1").unwrap();
         tool.is_not_built("it was never built here");
         tool.record();
+        std::fs::write(file.with_file_name("tool.wasm"), "\0asn").unwrap();
+        tool.is_not_built("its component is not the one that was built");
         std::fs::remove_file(file.with_file_name("tool.wasm")).unwrap();
         tool.is_not_built("its component is gone");
     }

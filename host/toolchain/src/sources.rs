@@ -1,6 +1,5 @@
-//! The files that cargo reads when it builds a tool, with a digest of each. A stat call tells whether a file is
-//! unchanged since: only the kernel sets the change time, so a tool that restores size and modification time is
-//! noticed.
+//! The files that a build of a tool reads, with a digest of each. A stat call tells whether a file is unchanged since:
+//! only the kernel sets the change time, so a tool that restores size and modification time is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -31,11 +30,87 @@ const NAMING_BYTES_MAX: u64 = 1 << 20;
 const STEERING: [&str; 5] =
     ["Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
 
+/// Folders that no build reads, wherever they are: documents, tests, and what other programs write.
+const IDLE_FOLDERS: [&str; 19] = [
+    ".git",
+    ".github",
+    ".hg",
+    ".idea",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".svn",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "benches",
+    "doc",
+    "docs",
+    "examples",
+    "node_modules",
+    "test",
+    "tests",
+    "venv",
+];
+/// Ends of the names of files that no build reads.
+const IDLE_ENDS: [&str; 9] = [".md", ".log", ".bak", ".orig", ".rej", ".swp", ".tmp", "~", ".gitignore"];
+
+/// Files of a folder that end alike. A new one of them is a part of the next build.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Group {
+    pub(super) folder: PathBuf,
+    /// Ends of their names, such as `.c`.
+    pub(super) ends: Vec<String>,
+    /// The end of the names of tests, which do not count.
+    pub(super) tests: String,
+    /// Whether those in its folders count, except in hidden folders, in `target` and in [`IDLE_FOLDERS`].
+    pub(super) deep: bool,
+}
+
+impl Group {
+    /// The files, sorted.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read, or more than [`FILES_MAX`] files and folders.
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
+        let (mut found, mut folders, mut seen) = (Vec::new(), vec![self.folder.clone()], 0);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+                let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+                seen += 1;
+                if seen > FILES_MAX {
+                    return Err(too_many());
+                }
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_folder && self.deep && !name.starts_with('.') && name != "target" && !is_idle(&name, true) {
+                    folders.push(entry.path());
+                }
+                let ends = self.ends.iter().any(|end| name.ends_with(end.as_str()));
+                if !is_folder && ends && !name.ends_with(self.tests.as_str()) {
+                    found.push(entry.path());
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Whether no build reads a file or a folder of this name.
+fn is_idle(name: &str, is_folder: bool) -> bool {
+    if is_folder { IDLE_FOLDERS.contains(&name) } else { IDLE_ENDS.iter().any(|end| name.ends_with(end)) }
+}
+
 /// The places that a build reads. All paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scope {
-    /// Folders whose whole content counts, except `.git`, and `target` beside a manifest.
+    /// Folders whose content counts, except what no build reads ([`is_idle`]), and `target` beside a manifest.
     pub(super) folders: BTreeSet<PathBuf>,
+    /// Groups of files.
+    #[serde(default)]
+    pub(super) groups: BTreeSet<Group>,
     /// Single files, whether they exist or not.
     pub(super) files: BTreeSet<PathBuf>,
     /// Folders below `folders` that do not count, because a build writes them.
@@ -46,7 +121,7 @@ pub(super) struct Scope {
     pub(super) skipped_names: BTreeSet<String>,
     /// Why some places are not known, so that no listing is made.
     #[serde(skip)]
-    refused: Option<String>,
+    pub(super) refused: Option<String>,
 }
 
 impl Scope {
@@ -88,6 +163,11 @@ impl Scope {
     /// Makes every listing of this scope fail.
     pub(super) fn refuse(&mut self, why: &anyhow::Error) {
         self.refused.get_or_insert_with(|| format!("{why:#}"));
+    }
+
+    /// A single file.
+    pub(super) fn of_file(file: &Path) -> Self {
+        Self { files: BTreeSet::from([file.to_owned()]), ..Self::default() }
     }
 
     /// Every place of this scope.
@@ -178,10 +258,26 @@ impl Listing {
         for folder in &scope.folders {
             walk.folder(folder)?;
         }
+        for group in &scope.groups {
+            // A folder that is gone has none.
+            let files = if group.folder.is_dir() { group.files()? } else { Vec::new() };
+            files.iter().try_for_each(|file| walk.one(file, false).map(|_| ()))?;
+        }
         for file in &scope.files {
             walk.one(file, false)?;
         }
         Ok(Self(walk.found))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A file whose content differs from that in `earlier`, which knows it; `None` if there is none.
+    pub(super) fn edited(&self, earlier: &Self) -> Option<&Path> {
+        let differs =
+            |path: &PathBuf, seen: &Seen| earlier.0.get(path).is_some_and(|before| before.content != seen.content);
+        self.0.iter().find(|(path, seen)| differs(path, seen)).map(|(path, _)| path.as_path())
     }
 
     /// Returns the paths whose content differs from `earlier`, each with what happened to it.
@@ -246,11 +342,10 @@ impl Walk<'_> {
             let has_manifest = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
             for entry in entries {
                 let name = entry.file_name();
-                // Build output and git's data: neither is a source, and both change without an edit.
-                if name == ".git" || (name == "target" && has_manifest) {
-                    continue;
-                }
-                if self.is_skipped(&entry.path(), &name) {
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let idle = name.to_str().is_some_and(|name| is_idle(name, is_folder));
+                // Build output is no source, and changes without an edit.
+                if idle || (name == "target" && has_manifest) || self.is_skipped(&entry.path(), &name) {
                     continue;
                 }
                 if let Some(inner) = self.one(&entry.path(), true)? {
@@ -318,7 +413,7 @@ impl Walk<'_> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
         if hasher.count() > FILE_BYTES_MAX {
-            bail!("{}, in the workspace of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
+            bail!("{}, among the sources of the tool, has more than {FILE_BYTES_MAX} bytes", path.display());
         }
         let state = Some(state).filter(|state| state.is_settled(began));
         Ok(Seen { content: Content::File(hasher.finalize().to_hex().to_string()), state })
@@ -327,7 +422,7 @@ impl Walk<'_> {
 
 fn too_many() -> anyhow::Error {
     anyhow!(
-        "more than {FILES_MAX} files and folders lie in the workspace of the tool: give the tool a folder of its own"
+        "more than {FILES_MAX} files and folders lie beside the sources of the tool: give the tool a folder of its own"
     )
 }
 
@@ -391,6 +486,9 @@ mod tests {
         project.write("build.rs", "fn main() {}");
         project.write(".cargo/config.toml", "");
         std::fs::remove_file(project.0.path().join("src/lib.rs")).unwrap();
+        for idle in ["build.log", "README.md", "node_modules/a/index.js", "tests/it.rs", "docs/page.html"] {
+            project.write(idle, "other");
+        }
         let changes = project.changes(&before);
         assert_eq!(
             changes,

@@ -23,10 +23,9 @@ impl Watch {
     pub fn now(dir: &Path, records: &Path) -> Result<Self> {
         let dir = std::fs::canonicalize(dir).with_context(|| format!("cannot find the folder {}", dir.display()))?;
         let earlier = record::read(records, &dir);
-        let (scope, known) = match earlier {
-            Some(record) => (record.scope, record.sources),
-            None => (language::scope(&dir), Listing::default()),
-        };
+        let known = earlier.map(|record| record.sources).unwrap_or_default();
+        // After a build that failed, a file that none has read yet can be the missing one.
+        let scope = language::scope(&dir);
         let seen = Listing::of(&scope, &known)?;
         Ok(Self { scope, seen })
     }

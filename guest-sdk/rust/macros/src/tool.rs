@@ -13,9 +13,15 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     let arguments: Arguments = syn::parse2(arguments)?;
     let function: ItemFn = syn::parse2(item)?;
     let (input, call) = input(&function)?;
-    let answer = match &function.sig.output {
+    let (answer, call) = match &function.sig.output {
+        ReturnType::Type(_, answer) if is_result(answer) => {
+            let fallible = quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::Fallible>);
+            let whole = quote!(::core::result::Result<#fallible::Answer, ::toolcell_guest::ToolError>);
+            let whole = quote_spanned!(answer.span()=> <#whole as ::toolcell_guest::__private::IntoOutcome<_>>);
+            (whole, quote!(#fallible::or_failure(#call)))
+        }
         ReturnType::Type(_, answer) => {
-            quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::IntoOutcome<_>>)
+            (quote_spanned!(answer.span()=> <#answer as ::toolcell_guest::__private::IntoOutcome<_>>), call)
         }
         ReturnType::Default => {
             return Err(Error::new(function.sig.ident.span(), "a tool must return something: its result"));
@@ -67,6 +73,12 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
         #exports
     })
+}
+
+/// Whether a type is written as a `Result` of something, such as `io::Result<String>`.
+fn is_result(answer: &Type) -> bool {
+    let Type::Path(path) = answer else { return false };
+    path.path.segments.last().is_some_and(|last| last.ident == "Result" && !last.arguments.is_none())
 }
 
 /// Returns the type of the one argument, and the call.

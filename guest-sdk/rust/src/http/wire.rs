@@ -15,7 +15,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The unread rest of a response body.
 #[derive(Debug)]
-pub struct Body {
+pub(crate) struct Body {
     // Declared first, because a child resource must be dropped before its parent.
     stream: InputStream,
     _body: IncomingBody,

@@ -12,8 +12,9 @@ use super::show;
 /// Writes a small tool, or a hook, that builds, tests and runs as it is.
 #[derive(Debug, Args)]
 pub(super) struct New {
-    /// The name of the tool, and of the folder that is made
-    name: String,
+    /// The folder that is made; its last part is the name of the tool
+    #[arg(value_name = "NAME")]
+    path: String,
     /// Write a hook, which runs around the calls of tools
     #[arg(long)]
     hook: bool,
@@ -29,18 +30,22 @@ impl New {
         let home = Home::find()?;
         let sdk = toolchain::write_sdk(home.folder())?;
         let kind = if self.hook { Kind::Hook } else { Kind::Tool };
-        let folder = toolchain::new_project(Path::new("."), &self.name, self.lang, kind, Some(&sdk))
+        // A path that ends in no name is refused as one.
+        let path = Path::new(&self.path);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = toolchain::new_project(parent, &name, self.lang, kind, Some(&sdk))
             .map_err(|error| BadRequest(format!("{error:#}")))?;
         let text = match (self.json, kind) {
-            (true, _) => show::json_line(&json!({ "name": self.name, "folder": folder })).trim_end().to_owned(),
-            (false, Kind::Tool) => self.tool(),
+            (true, _) => show::json_line(&json!({ "name": name, "folder": folder })).trim_end().to_owned(),
+            (false, Kind::Tool) => show::printable(&self.tool(), true),
             (false, Kind::Hook) => show::printable(&self.hook(&home.user_file()?)?, true),
         };
         writeln!(std::io::stdout(), "{text}").map(|()| Exit::Succeeded).or_else(show::closed)
     }
 
     fn tool(&self) -> String {
-        let name = &self.name;
+        let name = self.quoted();
         format!(
             "made {name}/, which {name}/README.md explains; now:\n  \
              toolcell build {name}\n  \
@@ -51,10 +56,17 @@ impl New {
         )
     }
 
+    /// The folder as a shell takes it.
+    fn quoted(&self) -> String {
+        let path = self.path.trim_end_matches('/');
+        let is_plain = path.chars().all(|letter| letter.is_alphanumeric() || "-_./~+,=@%".contains(letter));
+        if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+    }
+
     /// `user_file`: the configuration that may name a source folder as a hook.
     fn hook(&self, user_file: &Path) -> anyhow::Result<String> {
-        let name = &self.name;
-        let folder = std::path::absolute(name)?.display().to_string();
+        let name = self.quoted();
+        let folder = std::path::absolute(&self.path)?.display().to_string();
         // The escapes of JSON are those of TOML.
         let entry = format!("[[hook]]\n  component = {}", serde_json::to_string(&folder)?);
         let user_file = user_file.display();

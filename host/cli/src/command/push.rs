@@ -19,6 +19,7 @@ use toolcell_install::verifier::Signer;
 
 use super::exit::{BadRequest, Exit, Stop};
 use super::published::{self, Published};
+use super::reproduce::Again;
 use super::target::Building;
 use super::{reproduce, show, sign};
 
@@ -31,6 +32,8 @@ const CREATED: &str = "1970-01-01T00:00:00Z";
     after_help = "The tool is checked as `toolcell check` does. What is pushed is the component with its version, licence \
                         and source, and a bill of materials of its lock file.\n\n\
                         A source folder is built twice, in two places: if two components come out, nothing is pushed. \
+                        Of a tool in Python, the code alone is compared, because its toolchain makes another snapshot \
+                        of memory each time. \
                         Building runs code of the folder and of what it depends on as you, outside of the sandbox. With \
                         this command you agree to that.\n\n\
                         Credentials are docker's: `docker login` writes them, and its helpers are asked.\n\n\
@@ -174,8 +177,15 @@ impl Push {
 
 /// Whether a second build gives the same component; `None` if that cannot be found out, which is a finding.
 fn reproducible(folder: &Path, home: &Home, built: &[u8], found: &mut Vec<Found>) -> Option<bool> {
-    match reproduce::is_reproducible(folder, home, built) {
-        Ok(is_same) => Some(is_same),
+    match reproduce::again(folder, home, built) {
+        Ok(Again::Same) => Some(true),
+        Ok(Again::Another) => Some(false),
+        Ok(Again::SameCode) => {
+            let message = "two builds of these sources have the same code, and differ in the memory of the language's \
+                           runtime, of which its toolchain takes another snapshot each time: so the code alone was compared";
+            found.push(Found::new(Severity::Note, "snapshot_differs", "package", message.to_owned()));
+            None
+        }
         Err(error) => {
             let message =
                 format!("whether the build is reproducible is not known, because a copy does not build: {error:#}");

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use toolcell::Home;
+use toolcell_install::component::same_but_memory;
+use toolcell_install::package::Package;
 use toolcell_toolchain::{self as toolchain, BuildSettings, Preference, Search};
 
 use super::show;
@@ -17,12 +19,27 @@ const OUTPUT: &str = "target";
 const FILES_MAX: usize = 100_000;
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Whether a build of a copy of `folder` gives the component `built`.
+/// What a second build gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// The same component.
+    Same,
+    /// The same code with another snapshot of memory, in a language whose toolchain takes a different one each time.
+    SameCode,
+    /// Another component.
+    Another,
+}
+
+/// Languages whose toolchain takes a snapshot of a running program that depends on its clock, its random numbers and the
+/// numbers of its files. componentize-py has no setting for them.
+const SNAPSHOTS_DIFFER: [&str; 1] = ["python"];
+
+/// What a build of a copy of `folder` gives in place of the component `built`.
 ///
 /// # Errors
 ///
 /// A copy that does not build where it is, for example because it needs files outside of its folder.
-pub(super) fn is_reproducible(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<bool> {
+pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<Again> {
     let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
     let place = tempfile::tempdir().context("cannot create a folder for the second build")?;
     let place_path = place.path().canonicalize().context("cannot find the folder of the second build")?;
@@ -34,10 +51,16 @@ pub(super) fn is_reproducible(folder: &Path, home: &Home, built: &[u8]) -> anyho
     // Of its own, so that nothing is taken from the first build.
     settings.target_dir = Some(place_path.join("compiling"));
     settings.sdk = Some(toolchain::write_sdk(home.folder())?);
+    settings.sections = Package::sections_of;
     show::say("building a copy, to see whether the same component comes out");
     let again = toolchain::build(&copy, &settings, &mut show::say)?;
     let again = fs::read(&again.wasm).with_context(|| format!("cannot read {}", again.wasm.display()))?;
-    Ok(again == built)
+    if again == built {
+        return Ok(Again::Same);
+    }
+    let differ = toolchain::Lang::of(&folder).is_some_and(|lang| SNAPSHOTS_DIFFER.contains(&lang.name()));
+    let is_same = differ && same_but_memory(&again, built).map_err(anyhow::Error::msg)?;
+    Ok(if is_same { Again::SameCode } else { Again::Another })
 }
 
 /// `top`: whether `from` is the tool's own folder.

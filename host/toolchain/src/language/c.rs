@@ -1,5 +1,6 @@
 //! C, and what C++ and Zig share with it: Zig's compiler, the SDK's functions, and the world of a component.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +12,9 @@ use super::super::make::Job;
 use super::super::record;
 use super::super::room::Room;
 use super::super::sdk::files;
+use super::super::sources::{Group, Scope};
 use super::File;
-use super::fetched::{Fetched, every_name, reached};
+use super::fetched::{Fetched, every_name, outside, reached};
 
 /// Zig's compiler, which is also one of C and C++ and brings their libraries for WASI.
 pub(in super::super) static ZIG: Room = Room {
@@ -76,18 +78,24 @@ pub(super) static C: Fetched = Fetched {
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "c"),
+    read: |job| graph(job, "c"),
+    skips: false,
     compile,
 };
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut zig = zig(job, "cc")?;
-    zig.args(REACTOR).args(["-std=c11", "-Wall", "-Wextra", "-I."]).arg(include(job, "c"));
+    zig.args(REACTOR).args([C_STANDARD, "-Wall", "-Wextra", "-I."]).arg(include(job, "c"));
     zig.args(project_sources(job.dir, "c")?).args(sdk_sources(job)).args(STRIPPED).arg("-o").arg(&module);
-    say("compiling C; the first build also compiles the C library, which takes a minute");
+    job.first(&ZIG, "compiling C", "compiles the C library, which takes a minute", say);
     job.run(zig, say)?;
+    job.began(&ZIG);
     job.componentize(&module, Some(WORLD))
 }
+
+/// With the functions of POSIX, such as `getline`, which the headers hide from strict C.
+pub(super) const C_STANDARD: &str = "-std=gnu11";
 
 /// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
 /// component.
@@ -127,35 +135,44 @@ pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
     ["toolcell.c", "toolcell_component.c", "toolcell_http.c"].iter().map(|name| folder.join(name)).collect()
 }
 
-/// The project's files that end with `extension` and are not tests, sorted, relative to its folder.
-pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<String>> {
-    let (end, test) = (format!(".{extension}"), format!("_test.{extension}"));
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
-        let name = entry?.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if name.ends_with(&end) && !name.ends_with(&test) {
-            // A name can begin with a hyphen, which would make it an option.
-            found.push(format!("./{name}"));
-        }
-    }
-    found.sort();
-    Ok(found)
+/// The project's files that end with `extension` and are not tests, also those in its folders.
+fn sources(dir: &Path, extension: &str) -> Group {
+    let (ends, tests) = (vec![format!(".{extension}")], format!("_test.{extension}"));
+    Group { folder: dir.to_owned(), ends, tests, deep: true }
+}
+
+/// The files of [`sources`], sorted, relative to the project's folder.
+pub(super) fn project_sources(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let files = sources(dir, extension).files()?;
+    // A name can begin with a hyphen, which would make it an option.
+    Ok(files.iter().map(|file| Path::new(".").join(file.strip_prefix(dir).unwrap_or(file))).collect())
 }
 
 /// The headers elsewhere that the sources of a project name by a path, such as `#include "../shared/a.h"` or Zig's
 /// `@cInclude("../shared/a.h")`, and the headers that those name. A path that a macro makes is not found.
 pub(super) fn included(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let sources = project_sources(dir, extension).unwrap_or_default().iter().map(|name| dir.join(name)).collect();
-    reached(dir, sources, |file, text| {
+    Ok(outside(dir, named(dir, sources(dir, extension).files().unwrap_or_default())?))
+}
+
+/// The files `first`, and those that they and the files that they name include.
+pub(super) fn named(dir: &Path, first: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    reached(dir, first, |file, text| {
         let folders = [file.parent().unwrap_or(dir), dir];
         text.lines().flat_map(included_in).flat_map(|name| folders.map(|folder| folder.join(name))).collect()
     })
 }
 
+/// What a compilation of C or C++ reads of the project: its sources, and what they include.
+pub(super) fn graph(job: &Job, extension: &str) -> Result<Scope> {
+    let group = sources(job.dir, extension);
+    let files = named(job.dir, group.files()?)?.into_iter().collect();
+    Ok(Scope { groups: BTreeSet::from([group]), files, ..Scope::default() })
+}
+
 /// The paths in a line that includes files.
 fn included_in(line: &str) -> Vec<&str> {
-    let of_zig = ["@cInclude(", "@import("].into_iter().flat_map(move |function| line.split(function).skip(1));
+    let of_zig =
+        ["@cInclude(", "@import(", "@embedFile("].into_iter().flat_map(move |function| line.split(function).skip(1));
     let of_zig = of_zig.filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0));
     of_zig.chain(directive(line)).collect()
 }
@@ -201,10 +218,10 @@ mod tests {
     #[test]
     fn tests_are_no_part_of_a_component() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["tool.c", "tool_test.c", "-a.c", "tool.h", "tool.cpp"] {
-            std::fs::write(dir.path().join(name), "").unwrap();
+        for name in ["tool.c", "tool_test.c", "-a.c", "tool.h", "tool.cpp", "lib/x.c", "tests/y.c", "target/z.c"] {
+            super::super::super::project::write(&dir.path().join(name), "").unwrap();
         }
-        assert_eq!(project_sources(dir.path(), "c").unwrap(), ["./-a.c", "./tool.c"]);
+        assert_eq!(project_sources(dir.path(), "c").unwrap(), ["./-a.c", "./lib/x.c", "./tool.c"].map(PathBuf::from));
     }
 
     #[test]

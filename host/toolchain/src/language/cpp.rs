@@ -8,7 +8,9 @@ use super::super::Say;
 use super::super::make::Job;
 use super::super::sdk::files;
 use super::File;
-use super::c::{REACTOR, STRIPPED, WORLD, ZIG, include, included, local_files, project_sources, sdk_sources, zig};
+use super::c::{
+    C_STANDARD, REACTOR, STRIPPED, WORLD, ZIG, graph, include, included, local_files, project_sources, sdk_sources, zig,
+};
 use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
@@ -33,6 +35,8 @@ pub(super) static CPP: Fetched = Fetched {
     made_beside: &["./target"],
     steering: &[],
     beside: |dir| included(dir, "cpp"),
+    read: |job| graph(job, "cpp"),
+    skips: false,
     compile,
 };
 
@@ -43,15 +47,16 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     for source in sdk_sources(job) {
         let object = job.work.join(source.with_extension("o").file_name().unwrap_or_default());
         let mut zig = zig(job, "cc")?;
-        zig.args(REACTOR).arg("-std=c11").arg(include(job, "c")).arg("-c").arg(&source).arg("-o").arg(&object);
+        zig.args(REACTOR).arg(C_STANDARD).arg(include(job, "c")).arg("-c").arg(&source).arg("-o").arg(&object);
         job.run(zig, say)?;
         objects.push(object);
     }
     let mut zig = zig(job, "c++")?;
-    zig.args(REACTOR).args(["-std=c++20", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-I."]);
+    zig.args(REACTOR).args(["-std=gnu++20", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-I."]);
     zig.arg(include(job, "c")).arg(include(job, "cpp")).args(project_sources(job.dir, "cpp")?).args(objects);
     zig.args(STRIPPED).arg("-o").arg(&module);
-    say("compiling C++; the first build also compiles its libraries, which takes a minute or two");
+    job.first(&ZIG, "compiling C++", "compiles its libraries, which takes a minute or two", say);
     job.run(zig, say)?;
+    job.began(&ZIG);
     job.componentize(&module, Some(WORLD))
 }

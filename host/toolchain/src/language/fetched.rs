@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::super::Say;
 use super::super::build::{BuildSettings, Built};
@@ -11,7 +11,7 @@ use super::super::find::Search;
 use super::super::make::{self, Job};
 use super::super::project::Kind;
 use super::super::room::Room;
-use super::super::sources::naming_text;
+use super::super::sources::{Scope, naming_text};
 use super::{File, Language, Texts};
 
 /// What differs between these languages. The fields are documented at the functions of [`Language`].
@@ -29,6 +29,8 @@ pub(super) struct Fetched {
     pub(super) made_beside: &'static [&'static str],
     pub(super) steering: &'static [&'static str],
     pub(super) beside: fn(&Path) -> Result<Vec<PathBuf>>,
+    pub(super) read: fn(&Job) -> Result<Scope>,
+    pub(super) skips: bool,
     /// Makes the component, and returns its file.
     pub(super) compile: fn(&Job, Say) -> Result<PathBuf>,
 }
@@ -48,8 +50,8 @@ pub(super) fn nothing(_: &Path) -> Result<Vec<PathBuf>> {
 const REACHED_MAX: usize = 1000;
 pub(super) const NAMED_MAX: usize = 100_000;
 
-/// The files outside of `dir` that the files `first` name, and those that these name. `named`: the files that a file with
-/// this text names, whether they exist or not.
+/// The files `first`, those that they name, and those that these name. `named`: the files that a file with this text
+/// names, whether they exist or not.
 ///
 /// # Errors
 ///
@@ -76,7 +78,24 @@ pub(super) fn reached(
         }
         open.append(&mut more);
     }
-    Ok(seen.into_iter().filter(|file| !file.starts_with(dir)).collect())
+    Ok(seen.into_iter().collect())
+}
+
+/// Those of `files` that are not in `dir`.
+pub(super) fn outside(dir: &Path, files: Vec<PathBuf>) -> Vec<PathBuf> {
+    files.into_iter().filter(|file| !file.starts_with(dir)).collect()
+}
+
+/// The list of the files that a compilation read, which the SDK's program for the build wrote beside the component: an
+/// array of absolute paths in JSON.
+pub(super) fn listed(component: &Path) -> Result<Scope> {
+    let mut list = component.as_os_str().to_owned();
+    list.push(".sources");
+    let list = PathBuf::from(list);
+    let text = std::fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
+    let files: BTreeSet<PathBuf> =
+        serde_json::from_slice(&text).with_context(|| format!("cannot read {}", list.display()))?;
+    Ok(Scope { files, ..Scope::default() })
 }
 
 impl Language for Fetched {
@@ -131,6 +150,18 @@ impl Language for Fetched {
         (self.beside)(dir)
     }
 
+    fn read(&self, job: &Job) -> Result<Scope> {
+        let mut scope = (self.read)(job)?;
+        for folder in job.dir.ancestors() {
+            self.steering.iter().for_each(|name| scope.add_file(folder.join(name)));
+        }
+        Ok(scope)
+    }
+
+    fn skips(&self) -> bool {
+        self.skips
+    }
+
     fn build(&self, dir: &Path, settings: &BuildSettings, say: Say) -> Result<Built> {
         make::build(self, dir, settings, &self.compile, say)
     }
@@ -143,7 +174,7 @@ mod tests {
     use crate::project::write;
     use crate::sources::Listing;
 
-    /// The files whose digests a build of the project in `dir` keeps.
+    /// The files that can decide what a build of the project in `dir` makes.
     fn sources(language: &Fetched, dir: &Path) -> Vec<PathBuf> {
         let listing = Listing::of(&language.scope(dir), &Listing::default()).unwrap();
         listing.changes(&Listing::default()).into_iter().map(|(path, _)| path).collect()
@@ -153,7 +184,7 @@ mod tests {
     fn a_folder_of_sources_may_be_named_target_if_it_is_not_that_of_the_project() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        for name in ["target/native/tests", "deep/target/table"] {
+        for name in ["target/native/made", "deep/target/table"] {
             write(&path(name), "").unwrap();
         }
         for language in [&c::C, &cpp::CPP, &zig::LANGUAGE, &go::GO] {

@@ -1,6 +1,7 @@
 //! Go: its own compiler for WASI, and a package with structs and tags.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -9,7 +10,7 @@ use super::super::build::quoted;
 use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
-use super::super::sources::naming_text;
+use super::super::sources::{Group, Scope, naming_text};
 use super::File;
 use super::c::{WORLD, note_program};
 use super::fetched::{Fetched, every_name};
@@ -63,6 +64,8 @@ pub(super) static GO: Fetched = Fetched {
     made_beside: &["./target"],
     steering: &[],
     beside: replaced,
+    read,
+    skips: false,
     compile,
 };
 
@@ -84,31 +87,61 @@ fn replaced(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(text.lines().filter_map(folder).collect())
 }
 
-fn compile(job: &Job, say: Say) -> Result<PathBuf> {
-    let module = job.work.join("module.wasm");
+/// A command of Go's program, which reads the workspace of the build.
+fn go(job: &Job) -> Result<Command> {
     let room = job.room(&ROOM);
     let root = room.join("python").join("go");
     let program = root.join("bin").join(format!("go{}", std::env::consts::EXE_SUFFIX));
     if !program.is_file() {
         bail!("{} is missing: remove the folder {}", program.display(), room.display());
     }
-    // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
-    let workspace = job.work.join("go.work");
-    let (dir, sdk) = (path(job.dir)?, path(&job.sdk.join("guest-sdk").join("go"))?);
-    std::fs::write(&workspace, format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n")).context("cannot write go.work")?;
     let mut go = job.command(&program);
-    go.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0", "-buildmode=c-shared", "-o"])
-        .arg(&module)
-        .arg(".");
-    go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", &workspace);
+    go.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOROOT", &root).env("GOWORK", job.work.join(WORKSPACE));
     // A build fetches no modules, and no other Go. The user's own settings of Go would change what it makes.
     go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOENV", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
     go.env("GOPATH", job.work.join("path")).env("GOCACHE", room.join("cache"));
-    say("compiling Go; the first build also compiles its standard library");
-    job.run(go, say)?;
+    Ok(go)
+}
+
+fn compile(job: &Job, say: Say) -> Result<PathBuf> {
+    let module = job.work.join("module.wasm");
+    // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
+    let (dir, sdk) = (path(job.dir)?, path(&job.sdk.join("guest-sdk").join("go"))?);
+    std::fs::write(job.work.join(WORKSPACE), format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n"))
+        .context("cannot write go.work")?;
+    let mut build = go(job)?;
+    build.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0", "-buildmode=c-shared", "-o"]);
+    build.arg(&module).arg(".");
+    let program = PathBuf::from(build.get_program());
+    job.first(&ROOM, "compiling Go", "compiles its standard library", say);
+    job.run(build, say)?;
+    job.began(&ROOM);
     note_program(job.dir, "go.mk", "GO", &program)?;
     job.componentize(&module, Some(WORLD))
 }
+
+/// The packages that are built, but those of Go itself: every file of Go in their folders, what they embed, and their
+/// modules.
+fn read(job: &Job) -> Result<Scope> {
+    const LINES: &str = "{{if not .Standard}}{{$dir := .Dir}}\
+        {{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}\
+        {{range .EmbedFiles}}{{$dir}}/{{.}}\n{{end}}{{with .Module}}{{.GoMod}}\n{{end}}{{end}}";
+    let mut list = go(job)?;
+    list.args(["list", "-deps", "-f", LINES, "."]);
+    let listed = job.output(list)?;
+    let mut scope = Scope::default();
+    for file in listed.lines().filter(|line| !line.trim().is_empty()).map(PathBuf::from) {
+        if let Some(folder) = file.parent().filter(|_| file.extension().is_some_and(|end| end == "go" || end == "s")) {
+            let ends = vec![".go".to_owned(), ".s".to_owned()];
+            scope.groups.insert(Group { folder: folder.to_owned(), ends, tests: "_test.go".to_owned(), deep: false });
+        }
+        scope.files.insert(file);
+    }
+    scope.files.insert(job.dir.join("go.sum"));
+    Ok(scope)
+}
+
+const WORKSPACE: &str = "go.work";
 
 fn path(path: &Path) -> Result<String> {
     quoted(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?)

@@ -1,8 +1,8 @@
 //! JavaScript, with types in JSDoc comments: the SDK and the toolchain of TypeScript.
 
 use super::File;
-use super::fetched::{Fetched, every_name};
-use super::typescript::{MADE_BESIDE, ROOM, STEERING, compile, extended, local_files};
+use super::fetched::{Fetched, every_name, outside};
+use super::typescript::{MADE_BESIDE, ROOM, STEERING, compile, extended, local_files, read};
 
 const TOOL: &[File] = &[
     ("package.json", include_str!("../template/javascript/package.json")),
@@ -27,6 +27,8 @@ pub(super) static JAVASCRIPT: Fetched = Fetched {
     room: &ROOM,
     made_beside: MADE_BESIDE,
     steering: STEERING,
-    beside: extended,
+    beside: |dir| Ok(outside(dir, extended(dir)?)),
+    read,
+    skips: false,
     compile,
 };

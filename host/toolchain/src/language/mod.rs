@@ -28,7 +28,7 @@ use super::project::Kind;
 use super::room::{self, Room};
 use super::sources::Scope;
 use super::survey::Finding;
-use super::{Say, sources};
+use super::{Say, make, sources};
 
 /// Path and text of an embedded file. In a template, `{{name}}` stands for the project's name.
 pub(super) type File = (&'static str, &'static str);
@@ -83,7 +83,8 @@ pub(super) trait Language: Sync {
         room::missing(&self.rooms(search), search)
     }
 
-    /// Everything that decides what a build of the project in `dir` makes. Its digest is what the user agrees to.
+    /// Everything that can decide what a build of the project in `dir` makes: more than a build reads. Folders count
+    /// without what no build reads.
     fn scope(&self, dir: &Path) -> Scope {
         let mut scope = Scope::default();
         scope.folders.insert(dir.to_owned());
@@ -124,6 +125,16 @@ pub(super) trait Language: Sync {
     /// Names of files that steer a build from the project's folder and from every folder above it: `tsconfig.json`.
     fn steering(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// What the compilation of `job` read, and what it would have read.
+    fn read(&self, job: &make::Job) -> Result<Scope> {
+        Ok(self.scope(job.dir))
+    }
+
+    /// Whether a build of unchanged sources is skipped: [`Language::scope`] has everything that a build reads.
+    fn skips(&self) -> bool {
+        false
     }
 
     /// Builds the project in `dir`, which is canonical, and keeps the record of it. `super::make::build` does all of it
@@ -260,14 +271,6 @@ pub(super) fn scope(dir: &Path) -> Scope {
         },
         |lang| lang.scope(dir),
     )
-}
-
-/// The folders that a build writes into the project in `dir`, if that is one in another language than Rust, whose builds
-/// know them by themselves.
-pub(super) fn made_in(dir: &Path) -> Vec<PathBuf> {
-    let Some(lang) = Lang::of(dir).filter(|lang| lang.name() != rust::Rust.name()) else { return Vec::new() };
-    let names = lang.0.made_beside().iter().map(|name| name.strip_prefix("./").unwrap_or(name));
-    names.chain([OUTPUT]).map(|name| dir.join(name)).collect()
 }
 
 /// Makes the local files of a project, as far as it has them, lead to the SDK of this toolcell: tests and editors would

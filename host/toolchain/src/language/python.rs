@@ -9,7 +9,7 @@ use super::super::make::Job;
 use super::super::room::{Room, SetUp};
 use super::super::{Say, sdk};
 use super::File;
-use super::fetched::{Fetched, nothing};
+use super::fetched::{Fetched, listed, nothing};
 
 const TOOL: &[File] = &[
     ("pyproject.toml", include_str!("../template/python/pyproject.toml")),
@@ -70,7 +70,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
         job.refresh(local_files(job.sdk)?)?;
     }
     say("making the component, which takes 10 to 30 s");
-    let component = job.work.join("component.wasm");
+    let component = component(job);
     // Isolated from the user's site packages and variables, so that the same sources make the same component; -B, because
     // the folder of the SDK never changes.
     let mut python = job.on_path("python3")?;
@@ -79,6 +79,10 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     python.arg(job.room(&COMPONENTIZE).join("python"));
     job.run(python, say)?;
     Ok(component)
+}
+
+fn component(job: &Job) -> PathBuf {
+    job.work.join("component.wasm")
 }
 
 /// A copy of the package, because editors and type checkers follow no link that only Python resolves.
@@ -102,5 +106,7 @@ pub(super) static PYTHON: Fetched = Fetched {
     made_beside: &["__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", PACKAGE],
     steering: &[],
     beside: nothing,
+    read: |job| listed(&component(job)),
+    skips: true,
     compile,
 };

@@ -9,8 +9,9 @@ use super::super::build::quoted;
 use super::super::make::Job;
 use super::super::room::Room;
 use super::super::sdk::files;
+use super::super::sources::Scope;
 use super::File;
-use super::fetched::{Fetched, NAMED_MAX, every_name, reached};
+use super::fetched::{Fetched, NAMED_MAX, every_name, listed, outside, reached};
 
 const TOOL: &[File] = &[
     ("package.json", include_str!("../template/typescript/package.json")),
@@ -37,6 +38,7 @@ const SDK: &[File] = files![
     "guest-sdk/typescript/package.json",
     "guest-sdk/typescript/register.js",
     "guest-sdk/typescript/schema.js",
+    "guest-sdk/typescript/steady.mjs",
     "guest-sdk/typescript/testing.d.ts",
     "guest-sdk/typescript/testing.js",
     "guest-sdk/typescript/text.js",
@@ -79,7 +81,9 @@ pub(super) static TYPESCRIPT: Fetched = Fetched {
     room: &ROOM,
     made_beside: MADE_BESIDE,
     steering: STEERING,
-    beside: extended,
+    beside: |dir| Ok(outside(dir, extended(dir)?)),
+    read,
+    skips: false,
     compile,
 };
 
@@ -89,7 +93,7 @@ pub(super) const MADE_BESIDE: &[&str] = &["./.toolcell"];
 /// What esbuild and tsc read from a project's folder and those above it.
 pub(super) const STEERING: &[&str] = &["package.json", "tsconfig.json", "jsconfig.json"];
 
-/// The configurations elsewhere that those of a project extend: `"extends": "../shared/tsconfig.base.json"`, a list of
+/// The configurations of a project and of the folders above it, and those that they extend: `"extends": "../shared/tsconfig.base.json"`, a list of
 /// such paths, or the name of a package.
 pub(super) fn extended(dir: &Path) -> Result<Vec<PathBuf>> {
     let own = |folder: &Path| ["tsconfig.json", "jsconfig.json"].map(|name| folder.join(name));
@@ -159,13 +163,24 @@ pub(super) fn local_files(sdk: &Path) -> Result<Vec<(String, String)>> {
 pub(super) fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let toolchain = job.room(&ROOM);
     write_local_files(job, &toolchain)?;
-    let component = job.work.join(format!("{}.component.wasm", job.name));
+    let component = component(job);
     let mut node = job.on_path("node")?;
     node.arg(job.sdk.join("guest-sdk/typescript/build.mjs"));
     node.args([toolchain.as_path(), job.dir, &job.sdk.join("wit"), &component]);
     say("checking types, bundling, and running the module code once in QuickJS");
     job.run(node, say)?;
     Ok(component)
+}
+
+/// The modules and manifests that the bundler read, and the configurations of the compiler.
+pub(super) fn read(job: &Job) -> Result<Scope> {
+    let mut scope = listed(&component(job))?;
+    scope.files.extend(extended(job.dir)?);
+    Ok(scope)
+}
+
+fn component(job: &Job) -> PathBuf {
+    job.work.join(format!("{}.component.wasm", job.name))
 }
 
 /// The local files, and where tests find the toolchain.

@@ -8,8 +8,9 @@ use anyhow::Result;
 use super::super::Say;
 use super::super::make::Job;
 use super::super::sdk::files;
+use super::super::sources::Scope;
 use super::File;
-use super::c::{WORLD, ZIG, include, included, local_files, note_program, sdk_sources, zig};
+use super::c::{C_STANDARD, WORLD, ZIG, include, included, local_files, named, note_program, sdk_sources, zig};
 use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
@@ -33,8 +34,17 @@ pub(super) static LANGUAGE: Fetched = Fetched {
     made_beside: &["./target", ".zig-cache", "zig-out"],
     steering: &[],
     beside: |dir| included(dir, "zig"),
+    read,
+    skips: true,
     compile,
 };
+
+/// The root module, and what it and the files that it names import, embed and include. Zig takes names that are written
+/// out alone.
+fn read(job: &Job) -> Result<Scope> {
+    let files = named(job.dir, vec![job.dir.join("tool.zig")])?.into_iter().collect();
+    Ok(Scope { files, ..Scope::default() })
+}
 
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
@@ -45,11 +55,12 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let mut command = zig(job, "build-exe")?;
     command.args(["-target", "wasm32-wasi", "-mexec-model=reactor", "-rdynamic", "-lc", "-OReleaseSmall", "-fstrip"]);
     command.args(["--gc-sections"]).arg(output).arg(include(job, "c"));
-    command.args(["-cflags", "-std=c11", "--"]).args(sdk_sources(job));
+    command.args(["-cflags", C_STANDARD, "--"]).args(sdk_sources(job));
     command.args(["--dep", "toolcell", "-Mroot=tool.zig"]).arg(sdk);
-    say("compiling Zig; the first build also compiles the C library, which takes a minute");
+    job.first(&ZIG, "compiling Zig", "compiles the C library, which takes a minute", say);
     let program = Path::new(command.get_program()).to_owned();
     job.run(command, say)?;
+    job.began(&ZIG);
     note_program(job.dir, "zig.mk", "ZIG", &program)?;
     job.componentize(&module, Some(WORLD))
 }

@@ -149,8 +149,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "not_built",
         origins: &[Call(SetupRequired)],
-        means: "The source folder is not built as it is.",
-        cause: "It was never built, or changed since.",
+        means: "The source folder is not built.",
+        cause: "It was never built here, or its component is not the one that was built.",
         remedy: "Read it, then run `toolcell build DIR`, or add `--build`.",
     },
     Page {
