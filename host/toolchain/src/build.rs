@@ -14,14 +14,13 @@ use super::find::{Search, Toolchain, ToolchainSource, find};
 use super::process::{self, Stream};
 use super::record::{self, Made};
 use super::sources::{Listing, Scope};
+use super::workspace::{Package, SDK, Workspace};
 use super::{Say, TARGET, build_cache, c_code};
 
 /// Initial memory of a component, in bytes: room for the stack and for a heap that a small tool never has to grow.
 const INITIAL_MEMORY: u64 = 2 << 20;
 /// Spare initial memory of a module with larger static data, in bytes, and the unit that sizes are rounded up to.
 const SPARE_MEMORY: u64 = 1 << 20;
-
-const SDK: &str = "toolcell-guest";
 
 /// How a tool is built.
 pub struct BuildSettings {
@@ -144,172 +143,6 @@ pub(super) fn output_folder(dir: &Path) -> Result<PathBuf> {
 fn enough_for(bytes: u64) -> u64 {
     bytes.div_ceil(SPARE_MEMORY).saturating_add(1).saturating_mul(SPARE_MEMORY)
 }
-
-/// The output of `cargo metadata --no-deps`, which resolves nothing and uses no network.
-#[derive(Deserialize)]
-struct Workspace {
-    packages: Vec<Package>,
-    workspace_root: PathBuf,
-    target_directory: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    id: String,
-    manifest_path: PathBuf,
-    targets: Vec<Target>,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    kind: Vec<String>,
-    crate_types: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    source: Option<String>,
-    /// The folder of a path dependency.
-    path: Option<PathBuf>,
-}
-
-impl Workspace {
-    fn read(dir: &Path, toolchain: &Toolchain) -> Result<Self> {
-        let mut command = toolchain.cargo(dir);
-        command.args(["metadata", "--no-deps", "--format-version", "1", "--color", "never"]);
-        let (mut text, mut complaint) = (String::new(), String::new());
-        let status = process::run(command, None, &mut |stream, line| {
-            let text = if stream == Stream::Out { &mut text } else { &mut complaint };
-            text.push_str(line);
-            text.push('\n');
-        })?;
-        if !status.success() {
-            bail!("cargo cannot read {}:\n{}", dir.join("Cargo.toml").display(), complaint.trim_end());
-        }
-        serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
-    }
-
-    fn package_at(&self, dir: &Path) -> Result<&Package> {
-        if let Some(package) = self.packages.iter().find(|package| package.folder() == Some(dir)) {
-            return Ok(package);
-        }
-        let tools: Vec<String> = self
-            .packages
-            .iter()
-            .filter(|package| package.check_component().is_ok())
-            .filter_map(|package| Some(package.folder()?.display().to_string()))
-            .collect();
-        match tools.as_slice() {
-            [] => bail!("{} is a workspace without a tool in it", dir.display()),
-            [one] => bail!("{} is a workspace: name its tool's folder, {one}", dir.display()),
-            many => bail!(
-                "{} is a workspace of several tools: name the folder of one:\n  {}",
-                dir.display(),
-                many.join("\n  ")
-            ),
-        }
-    }
-
-    /// Everything that decides what a build of the tool in `dir` runs, as far as it is known before: the whole workspace,
-    /// its path dependencies, and the configuration of cargo.
-    fn around(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
-        scope.add(dir);
-        scope.add(&self.workspace_root);
-        self.packages.iter().filter_map(Package::folder).for_each(|folder| scope.add(folder));
-        let beside = self.packages.iter().flat_map(|package| &package.dependencies);
-        beside.filter_map(|dependency| dependency.path.as_deref()).for_each(|folder| scope.add(folder));
-        scope.add_cargo_home();
-        scope
-    }
-
-    /// What a build of `package` in `dir` is expected to read: the folders of it and of the packages of the workspace that
-    /// it depends on, those of other path dependencies, and the configuration of cargo.
-    fn near(&self, package: &Package, dir: &Path) -> Scope {
-        let mut scope = self.steering(dir);
-        let mut open = vec![package];
-        scope.add(dir);
-        while let Some(package) = open.pop() {
-            for folder in package.dependencies.iter().filter_map(|dependency| dependency.path.as_deref()) {
-                if scope.folders.contains(folder) {
-                    continue;
-                }
-                scope.add(folder);
-                open.extend(self.packages.iter().find(|package| package.folder() == Some(folder)));
-            }
-        }
-        scope
-    }
-
-    /// The files that steer a build of the tool in `dir`.
-    fn steering(&self, dir: &Path) -> Scope {
-        let mut scope = Scope::default();
-        scope.add_steering(dir);
-        scope.add_steering(&self.workspace_root);
-        scope.add_file(self.lock_file());
-        scope.add_cargo_home();
-        scope
-    }
-
-    fn lock_file(&self) -> PathBuf {
-        self.workspace_root.join("Cargo.lock")
-    }
-
-    /// Refuses a build that read a file which changed meanwhile, because it is unknown which content it contains. Cargo
-    /// itself may write the lock file.
-    fn refuse_changes(&self, before: &Listing, sources: &Listing) -> Result<()> {
-        match sources.edited(before).filter(|path| *path != self.lock_file()) {
-            Some(path) => bail!("{} has changed since the build began: build again", path.display()),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether a package takes the SDK from the registry, and the workspace's manifest does not patch it.
-    fn wants_sdk(&self) -> bool {
-        let from_registry = |dependency: &Dependency| {
-            dependency.name == SDK && dependency.source.as_deref().is_some_and(|source| source.starts_with("registry+"))
-        };
-        let manifest = std::fs::read_to_string(self.workspace_root.join("Cargo.toml")).unwrap_or_default();
-        self.packages.iter().any(|package| package.dependencies.iter().any(from_registry)) && !patches_sdk(&manifest)
-    }
-}
-
-/// Whether a manifest patches the registry's SDK. A patch on the command line would override it.
-fn patches_sdk(manifest: &str) -> bool {
-    let mut section = String::new();
-    manifest.lines().map(str::trim).any(|line| {
-        if line.starts_with('[') {
-            section = line.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ')).collect();
-        }
-        let is_key = line.split(['=', '.', ' ']).next().is_some_and(|key| key.trim_matches(['"', '\'']) == SDK);
-        section == format!("[patch.crates-io.{SDK}]") || (section == "[patch.crates-io]" && is_key)
-    })
-}
-
-impl Package {
-    fn folder(&self) -> Option<&Path> {
-        self.manifest_path.parent()
-    }
-
-    fn check_component(&self) -> Result<()> {
-        let is_library = |target: &Target| target.kind.iter().any(|kind| kind.ends_with("lib"));
-        let library = self.targets.iter().find(|target| is_library(target)).ok_or_else(|| {
-            anyhow!(
-                "{} has no library, and a tool is one: put it into src/lib.rs, and add to Cargo.toml:\n{CDYLIB}",
-                self.name
-            )
-        })?;
-        if !library.crate_types.iter().any(|kind| kind == "cdylib") {
-            bail!("{} does not build a component: add to {}:\n{CDYLIB}", self.name, self.manifest_path.display());
-        }
-        Ok(())
-    }
-}
-
-const CDYLIB: &str = "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]";
 
 /// One package, and how to build it.
 struct Job<'a> {
@@ -542,64 +375,6 @@ mod tests {
         assert!(error.starts_with("no Cargo.toml in ") && error.ends_with("`toolcell new NAME`"), "{error}");
         let error = build(&folder.path().join("none"), &settings, &mut |_| ()).unwrap_err().to_string();
         assert!(error.starts_with("cannot find the folder "), "{error}");
-    }
-
-    fn workspace(packages: &[(&str, &str)]) -> Workspace {
-        let packages: Vec<String> = packages
-            .iter()
-            .map(|(name, kind)| {
-                format!(
-                    r#"{{"name": "{name}", "id": "{name}", "manifest_path": "/w/{name}/Cargo.toml", "dependencies": [],
-                        "targets": [{{"kind": ["{kind}"], "crate_types": ["{kind}"]}}]}}"#
-                )
-            })
-            .collect();
-        let text = format!(
-            r#"{{"packages": [{}], "workspace_root": "/w", "target_directory": "/w/target"}}"#,
-            packages.join(",")
-        );
-        serde_json::from_str(&text).unwrap()
-    }
-
-    #[test]
-    fn the_package_at_the_folder_is_built_and_a_workspace_is_asked_which() {
-        let both = workspace(&[("a", "cdylib"), ("b", "cdylib"), ("c", "lib")]);
-        assert_eq!(both.package_at(Path::new("/w/b")).ok().map(|package| package.name.as_str()), Some("b"));
-        let error = |workspace: &Workspace| workspace.package_at(Path::new("/w")).err().unwrap().to_string();
-        assert_eq!(error(&both), "/w is a workspace of several tools: name the folder of one:\n  /w/a\n  /w/b");
-        assert_eq!(error(&workspace(&[("a", "cdylib")])), "/w is a workspace: name its tool's folder, /w/a");
-        assert_eq!(error(&workspace(&[("c", "lib")])), "/w is a workspace without a tool in it");
-    }
-
-    #[test]
-    fn a_package_that_is_no_component_is_told_what_to_add() {
-        let packages = workspace(&[("c", "lib"), ("d", "bin")]).packages;
-        let [plain, program] = packages.as_slice() else { panic!("two packages") };
-        let error = plain.check_component().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "c does not build a component: add to /w/c/Cargo.toml:\n[lib]\ncrate-type = [\"cdylib\", \"rlib\"]"
-        );
-        assert!(program.check_component().unwrap_err().to_string().starts_with("d has no library, and a tool is one"));
-    }
-
-    #[test]
-    fn a_patch_of_the_users_own_is_seen() {
-        for manifest in [
-            "[patch.crates-io]\ntoolcell-guest = { path = \"../sdk\" }",
-            "[patch.crates-io]\nserde = \"1\"\ntoolcell-guest.path = \"../sdk\"",
-            "[patch.crates-io.toolcell-guest]\npath = \"../sdk\"",
-            "[patch.\"crates-io\"]\n\"toolcell-guest\" = { path = \"../sdk\" }",
-        ] {
-            assert!(patches_sdk(manifest), "{manifest}");
-        }
-        for manifest in [
-            "[dependencies]\ntoolcell-guest = \"0.1\"",
-            "[patch.crates-io]\ntoolcell-guest-macros = { path = \"m\" }\n[dependencies]\ntoolcell-guest = \"0.1\"",
-            "",
-        ] {
-            assert!(!patches_sdk(manifest), "{manifest}");
-        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! find     the first of: the user's own rustc, `rustup target add`, the system's packages
 //! packages the toolchain from apt's packages                  sysroot  its private sysroot
 //! build    cargo, then the component copied to `<tool>/target/toolcell/`
+//!          workspace is what cargo says of the tool and of the packages beside it
 //!          build_cache bounds the folders where cargo compiles
 //! c_code   a compiler for C in the dependencies of a tool in Rust
 //! sources  the files that cargo reads, and a digest of each
@@ -34,6 +35,7 @@ mod sources;
 mod survey;
 mod sysroot;
 mod watch;
+mod workspace;
 
 #[cfg(test)]
 mod standin;
