@@ -42,6 +42,7 @@ mod kills;
 mod languages;
 mod limits;
 mod links;
+mod listings;
 mod manifests;
 mod names;
 mod native_sdks;

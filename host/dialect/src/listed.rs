@@ -1,6 +1,11 @@
 use serde_json::{Map, Value};
 use toolcell_core::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
 
+use crate::visible;
+
+/// Length of a description that a note leaves room for, in characters.
+const DESCRIPTION_CHARS_MIN: usize = 200;
+
 /// The parts of the description of a tool. The schemas are those that a model may see.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
@@ -12,6 +17,9 @@ pub struct Listed<'a> {
     pub declaration: &'a ToolDeclaration,
     pub interface: Option<&'a ToolInterface>,
     pub permission: &'a PermissionProfile,
+    /// What a model has to know beside the schema of the arguments; empty if there is nothing.
+    pub note: &'a str,
+    /// One object without references, whatever the real schema is.
     pub input_schema: &'a Value,
     pub output_schema: Option<&'a Value>,
     /// `sha256:<hex>` of the component.
@@ -37,6 +45,25 @@ impl Listed<'_> {
         schema
     }
 
+    /// The description and the note, as a model reads them.
+    pub fn said(&self) -> String {
+        self.said_within(usize::MAX)
+    }
+
+    /// [`Self::said`] in at most `chars_max` characters. The note stays whole, if it leaves room for the description.
+    pub fn said_within(&self, chars_max: usize) -> String {
+        let (description, note) = (visible(self.description), visible(self.note));
+        if note.is_empty() {
+            return cut(description, chars_max);
+        }
+        let left = chars_max.saturating_sub(note.chars().count() + 2);
+        let description = match left >= DESCRIPTION_CHARS_MIN {
+            true => cut(description, left),
+            false => cut(description, DESCRIPTION_CHARS_MIN),
+        };
+        cut(format!("{description}\n\n{note}").trim_start().to_owned(), chars_max)
+    }
+
     /// What the tool can do, as far as the host knows.
     pub fn effects(&self) -> Effects {
         let claim = |fact: fn(&ToolInterface) -> Option<&Value>| self.interface.and_then(fact).and_then(Value::as_bool);
@@ -46,6 +73,13 @@ impl Listed<'_> {
             is_destructive,
             is_open_world: self.permission.reaches_out() || claim(|i| i.is_open_world.as_ref()) == Some(true),
         }
+    }
+}
+
+fn cut(text: String, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text,
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 use toolcell_core::approval::deceives;
-use toolcell_core::catalog::Tool;
+use toolcell_core::catalog::{ListedSchema, Tool};
 use toolcell_core::record::AccessKind;
 
 use crate::component::Component;
@@ -94,7 +94,8 @@ pub fn check(checked: &Checked<'_>) -> Vec<Found> {
         let name = tool.declaration().qualified_name();
         description(&name, &tool.declaration().description, &mut found);
         texts(&name, tool, &mut found);
-        schema(&name, tool.contract().model_schema(), &mut found);
+        listing(&name, tool.contract().listed(), &mut found);
+        schema(&name, tool.contract().listed_schema(), &mut found);
         ceiling(&name, tool, checked.component, &mut found);
         let notes = tool.notes().iter().take(PLACES_MAX);
         let noted = |place: &str, message: &str| {
@@ -182,6 +183,21 @@ fn walk(value: &Value, place: &mut String, each: &mut impl FnMut(&str, &str)) {
             }
         }
         _ => {}
+    }
+}
+
+/// What becomes of the schema of the arguments in the listing that a model reads.
+fn listing(name: &str, listed: &ListedSchema, found: &mut Vec<Found>) {
+    let place = || format!("{name}/input");
+    if !listed.is_possible() {
+        let message = "the schema of the arguments accepts no object, so that the tool cannot be listed for a model, and no \
+                       call of it can succeed; arguments are an object: describe its properties";
+        found.push(Found::new(Severity::Error, "listing_impossible", place(), message));
+    }
+    if listed.is_cut() {
+        let message = "what the schema of the arguments refers to takes more than 128 KiB where it is used, so that some \
+                       arguments are listed as any value; use fewer and smaller definitions";
+        found.push(Found::new(Severity::Warning, "listing_cut", place(), message));
     }
 }
 

@@ -223,7 +223,8 @@ impl Offer {
             declaration,
             interface: self.tool.interface(),
             permission: self.tool.permission_profile(),
-            input_schema: contract.model_schema(),
+            note: &contract.listed().note(),
+            input_schema: contract.listed_schema(),
             // A result that is kept by reference has nothing that a client could validate against a schema.
             output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
             component: self.tool.component(),

@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
 
-use super::fields;
+use super::listed::ListedSchema;
 use super::listing::{self, Names};
 use super::load::LoadBudget;
-use super::schema::{LazySchema, Unsatisfied};
+use super::schema::{LazySchema, Unsatisfied, json_text};
+use super::{fields, nulls, references};
 use crate::search::{Pattern, states};
 
 /// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.
@@ -28,6 +29,8 @@ const REDACTION_RULES_MAX: usize = 32;
 pub struct Contract {
     /// The input schema that the model sees, without internal-only fields.
     model_schema: Value,
+    /// How that schema is listed.
+    listed: ListedSchema,
     model: LazySchema,
     runtime: Option<LazySchema>,
     output: Option<LazySchema>,
@@ -61,24 +64,31 @@ impl Contract {
         let given = input.model_input_schema.or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
         // A tool without an input contract takes no arguments.
         let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
+        references::anchor(&mut model_schema);
         let mut internal_names =
             listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
         let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
         let model = LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
         let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
-        let mut compile = |schema: Value| LazySchema::new(schema, budget);
+        let mut compile = |mut schema: Value| {
+            references::anchor(&mut schema);
+            LazySchema::new(schema, budget)
+        };
         let runtime = runtime.map(&mut compile).transpose().context("runtime_input_schema")?;
         let output = declaration.output_contract.as_ref().and_then(|contract| contract.structured_schema.clone());
         let output = output.or_else(|| interface.and_then(|i| i.output_schema.clone()));
         let mut output_schema = output.clone();
         if let Some(schema) = &mut output_schema {
+            references::anchor(schema);
             let names = listing::list(schema, &input.internal_only_fields).context("structured_schema")?;
             internal_names.extend(names);
         }
         let output = output.map(&mut compile).transpose().context("structured_schema")?;
+        let listed = ListedSchema::of(&model_schema, budget);
         let (redacted_fields, redacted_patterns) = redaction(declaration, budget).context("redaction_rules")?;
         let contract = Self {
             model_schema,
+            listed,
             model,
             runtime,
             output,
@@ -117,9 +127,25 @@ impl Contract {
         Ok(())
     }
 
-    /// The schema that a model may see (AT-N-10).
+    /// The schema of arguments without internal-only fields (AT-N-10), as arguments are checked against it.
     pub fn model_schema(&self) -> &Value {
         &self.model_schema
+    }
+
+    /// The schema of arguments as it is listed: one object, without references.
+    pub fn listed_schema(&self) -> &Value {
+        self.listed.schema().unwrap_or(&self.model_schema)
+    }
+
+    /// How the schema of arguments is listed.
+    pub fn listed(&self) -> &ListedSchema {
+        &self.listed
+    }
+
+    /// Returns `input` without the fields that are null, optional, and of another type; `None` if there are none. Models
+    /// send null for an argument that they leave out.
+    pub fn without_nulls(&self, input: &Value) -> Option<Value> {
+        nulls::left_out(self.listed_schema(), input)
     }
 
     /// The schema of structured output that a model may see, if the tool promises any.
@@ -143,7 +169,8 @@ impl Contract {
     /// checks.
     pub fn check_model_input(&self, input: &Value, bytes: usize) -> Result<(), Unsatisfied> {
         if !input.is_object() {
-            return Err(Unsatisfied::Mismatch("arguments must be a JSON object".to_owned()));
+            let hint = json_text(input, &["object"]).map(|hint| format!(": {hint}")).unwrap_or_default();
+            return Err(Unsatisfied::Mismatch(format!("arguments must be a JSON object{hint}")));
         }
         if let Some(field) = self.internal_only_fields.iter().find(|field| fields::contains(input, field)) {
             // The caller sent the name of the internal field, so the error discloses nothing.

@@ -12,6 +12,8 @@ const SUBSCHEMAS_MAX: usize = 250_000;
 const PATTERN_STATES_MAX: usize = 1_000_000;
 /// Maximum size of the JSON Pointers of all keywords of one component, in bytes: five times the limit of one schema.
 const PLACE_BYTES_MAX: usize = 320 << 20;
+/// Maximum size of what replaces references in the listings of one component, in bytes of JSON text.
+const LISTED_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of examples of one component that may take long to check, each up to a quarter of a second.
 const HEAVY_EXAMPLES_MAX: usize = 16;
 
@@ -21,6 +23,7 @@ pub(super) struct LoadBudget {
     subschemas: usize,
     pattern_states: usize,
     place_bytes: usize,
+    listed_bytes: usize,
     heavy_examples: usize,
     wall: Duration,
     /// The deadline; `None` if it lies too far in the future for an `Instant`.
@@ -37,6 +40,7 @@ impl LoadBudget {
             subschemas: SUBSCHEMAS_MAX,
             pattern_states: PATTERN_STATES_MAX,
             place_bytes: PLACE_BYTES_MAX,
+            listed_bytes: LISTED_BYTES_MAX,
             heavy_examples: HEAVY_EXAMPLES_MAX,
             wall,
             until: Instant::now().checked_add(wall),
@@ -92,6 +96,18 @@ impl LoadBudget {
             )
         })?;
         Ok(())
+    }
+
+    /// Takes `count` bytes of what replaces references in listings; `false` if they, or the time, are used up. The rest of
+    /// the component is read nevertheless, because a listing can be shorter.
+    pub(super) fn take_listed_bytes(&mut self, count: usize) -> bool {
+        match self.listed_bytes.checked_sub(count) {
+            Some(left) if self.until.is_none_or(|until| Instant::now() < until) => {
+                self.listed_bytes = left;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Takes one example that may take long to check.

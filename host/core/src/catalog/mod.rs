@@ -4,14 +4,18 @@ mod configuration;
 mod contract;
 mod fields;
 mod form;
+mod listed;
 mod listing;
 mod load;
+mod nulls;
 mod records;
+mod references;
 mod schema;
 mod selection;
 mod surface;
 mod tool;
 mod tool_ref;
+mod unions;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +25,7 @@ use crate::record::{ErrorClass, Refusal};
 
 pub use contract::Contract;
 pub use form::Form;
+pub use listed::{Form as ArgumentForm, Forms as ArgumentForms, ListedSchema};
 pub use schema::{BoundedSchema, RecordSchema, SCHEMA_STACK_BYTES, Unsatisfied};
 pub use selection::{Conditions, Selection};
 pub use surface::{Standing, Surface, TOOL_BUDGET};

@@ -12,9 +12,18 @@ made_here! {
     pub(super) Observed(Prepared)
 }
 
-/// Fills in the defaults of the contract, in a copy, and records that it did.
+/// `source_ref` of the change that leaves nulls out.
+const NULLS: &str = "input_contract.nulls";
+
+/// Fills in the defaults of the contract, in a copy, and records that it did, and that nulls were left out.
 pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<Observed, Refusal> {
     let Prepared { tool, input } = valid.open();
+    if !input.is(&journey.request.input) {
+        let id = journey.invocation.invocation_id;
+        let reason = "null of an optional argument of another type: the argument is left out";
+        let sent = journey.request.input.clone();
+        journey.mutated(InputMutation::new(id, MutationSource::Runtime, NULLS, &sent, &input, reason));
+    }
     let input = fill(journey, &tool, input);
     journey.invocation.observable_input = Some(journey.redaction.recorded(&input).await?);
     journey.invocation.observable_input_ref = Some(journey.redaction.reference(&input));
@@ -31,8 +40,21 @@ pub(super) fn fill(journey: &mut Journey<'_>, tool: &Tool, input: Input) -> Inpu
     filled
 }
 
+/// `input` without the nulls that stand for what is left out; `None` if it has none.
+pub(super) fn without_nulls(tool: &Tool, input: &Input) -> Option<Input> {
+    let shorter = input.value().ok().and_then(|value| tool.contract().without_nulls(value))?;
+    Some(input.with_value(shorter))
+}
+
+/// What [`observe`] made of `sent` in another process, by the changes that are recorded there.
+pub(super) fn again(journey: &Journey<'_>, tool: &Tool, sent: Input) -> Input {
+    let had_nulls = journey.mutations.iter().any(|mutation| mutation.source_ref == NULLS);
+    let input = without_nulls(tool, &sent).filter(|_| had_nulls).unwrap_or(sent);
+    with_defaults(tool, &input).unwrap_or(input)
+}
+
 /// `input` with the defaults that it lacks; `None` if it lacks none.
-pub(super) fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
+fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
     let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value))?;
     Some(input.with_value(filled))
 }

@@ -4,20 +4,41 @@
 use std::sync::Arc;
 
 use crate::catalog::{Tool, Unsatisfied};
-use crate::record::Refusal;
+use crate::record::{Input, Refusal};
 
 use super::aside::{self, Against};
 use super::journey::{Journey, made_here};
+use super::observe;
 use super::resolve::Resolved;
 
+/// Size of arguments from which nulls are looked for on a thread for checks, in bytes.
+const LARGE_BYTES: usize = 64 << 10;
+
 made_here! {
-    /// A tool, and why `model_input` does not satisfy its model schema, if it does not.
-    pub(super) Parsed((Arc<Tool>, Result<(), Unsatisfied>))
+    /// A tool; `model_input`, without the nulls that stand for what is left out; and why it does not satisfy the model
+    /// schema, if it does not.
+    pub(super) Parsed((Arc<Tool>, Input, Result<(), Unsatisfied>))
 }
 
 /// Checks `model_input` against the tool's model schema.
 pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<Parsed, Refusal> {
     let tool = resolved.open();
-    let mismatch = aside::check_input(journey, tool.contract(), &journey.request.input, Against::Model).await?;
-    Ok(Parsed((tool, mismatch)))
+    let sent = journey.request.input.clone();
+    let checked = aside::check_input(journey, tool.contract(), &sent, Against::Model).await?;
+    if !matches!(checked, Err(Unsatisfied::Mismatch(_))) {
+        return Ok(Parsed((tool, sent, checked)));
+    }
+    let shorter = if sent.text().len() > LARGE_BYTES {
+        let (tool, sent) = (Arc::clone(&tool), sent.clone());
+        journey.checks.run("leaving nulls out", move || observe::without_nulls(&tool, &sent)).await?
+    } else {
+        observe::without_nulls(&tool, &sent)
+    };
+    match shorter {
+        Some(input) => {
+            let checked = aside::check_input(journey, tool.contract(), &input, Against::Model).await?;
+            Ok(Parsed((tool, input, checked)))
+        }
+        None => Ok(Parsed((tool, sent, checked))),
+    }
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(journey: &mut Journey<'_>, observed: Observed) -> Result
 pub(super) async fn again(journey: &mut Journey<'_>, returned: Returned) -> Result<Remade, Refusal> {
     let tool = returned.open();
     let sent = journey.request.input.clone();
-    let input = observe::with_defaults(&tool, &sent).unwrap_or(sent);
+    let input = observe::again(journey, &tool, sent);
     let input = shape(journey, &tool, input, false).await?;
     Ok(Remade(Prepared { tool, input }))
 }

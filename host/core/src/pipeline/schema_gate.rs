@@ -16,7 +16,7 @@ made_here! {
 
 /// Refuses a tool whose schema the model has not loaded, before a mismatch counts (A-01, AT-DEF-17, AT-DEF-19).
 pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, Refusal> {
-    let (tool, checked) = parsed.open();
+    let (tool, input, checked) = parsed.open();
     let called = &journey.request.tool;
     if !called.is_loaded(&tool) && guard!("deferred_tools") {
         let (id, name) = (&tool.declaration().tool_id, called.name());
@@ -26,11 +26,10 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
         );
         return Err(Refusal::new(ErrorClass::SchemaNotLoaded, "schema_not_loaded", message));
     }
-    let input = journey.request.input.clone();
     match checked {
         Ok(()) => {
             journey.advance(Status::ArgumentsReady)?;
-            let ready = [("model_input_ref", journey.redaction.reference(&input).into())];
+            let ready = [("model_input_ref", journey.redaction.reference(&journey.request.input).into())];
             journey.trail.emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);
             Ok(Gated(Prepared { tool, input }))
         }

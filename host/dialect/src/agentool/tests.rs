@@ -212,6 +212,7 @@ fn with_listed<T>(declaration: &ToolDeclaration, access: Value, with: impl FnOnc
         declaration,
         interface: Some(&interface),
         permission: &profile(access),
+        note: "",
         input_schema: &json!({ "properties": { "query": { "type": "string" } } }),
         output_schema: Some(&json!({ "type": "array" })),
         component: "sha256:00",

@@ -75,7 +75,7 @@ impl ToolSpec {
     /// The tool as agentool describes it.
     pub fn of(listed: &Listed<'_>) -> Self {
         let name = snake_case(listed.name);
-        let description = visible(listed.description);
+        let description = listed.said();
         let description = match description.trim() {
             "" => listed.title.map_or_else(|| name.clone(), visible),
             _ => description,

@@ -1,13 +1,13 @@
 use serde_json::{Value, json};
 
-use crate::{Listed, NameRule, visible};
+use crate::{Listed, NameRule};
 
 /// Builds the description of a tool. Its name should be one of [`Names`](crate::Names); another one is made
 /// snake_case, and may then be that of another tool (AM-01). A tool without a schema accepts any object (AM-04).
 pub fn tool(listed: &Listed<'_>) -> Value {
     json!({
         "name": NameRule::SnakeCase.fit(listed.name),
-        "description": visible(listed.description),
+        "description": listed.said(),
         "input_schema": listed.parameters(),
         "metadata": {
             "tool_id": listed.declaration.tool_id,
@@ -40,6 +40,7 @@ mod tests {
             declaration: &declaration,
             interface: None,
             permission: &permission,
+            note: "",
             input_schema: schema,
             output_schema: None,
             component: "sha256:00",

@@ -7,7 +7,7 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::model_call::arguments;
 use super::parts::native_id;
-use super::{Ended, Listed, ModelCall, Part, Unreadable, parts, visible};
+use super::{Ended, Listed, ModelCall, Part, Unreadable, parts};
 
 /// The type of a block that calls a tool.
 const CALL: &str = "tool_use";
@@ -17,7 +17,7 @@ const CALL: &str = "tool_use";
 pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "name": listed.name,
-        "description": visible(listed.description),
+        "description": listed.said(),
         "input_schema": listed.parameters(),
     });
     if let (true, Some(fields)) = (is_deferred, tool.as_object_mut()) {

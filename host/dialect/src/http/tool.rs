@@ -46,11 +46,11 @@ pub fn tool(listed: &Listed<'_>) -> ToolDocument {
     ToolDocument {
         name: listed.name.to_owned(),
         title: listed.title.map(visible),
-        description: visible(listed.description),
+        description: listed.said(),
         tool_id: listed.declaration.tool_id.clone(),
         namespace: listed.declaration.namespace.clone(),
         aliases: listed.declaration.aliases.clone(),
-        input_schema: listed.input_schema.clone(),
+        input_schema: Value::Object(listed.parameters()),
         output_schema: listed.output_schema.cloned(),
         is_read_only: effects.is_read_only,
         is_destructive: effects.is_destructive,

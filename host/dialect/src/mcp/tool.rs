@@ -7,7 +7,7 @@ use crate::{Effects, Listed, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
-    let description = visible(listed.description);
+    let description = listed.said();
     let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(listed.parameters()));
     tool.title = listed.title.map(visible);
     // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
@@ -78,6 +78,7 @@ mod tests {
             declaration: &declaration,
             interface: Some(&interface),
             permission: &permission,
+            note: "",
             input_schema: &json!({ "properties": { "x": {} } }),
             output_schema: output.as_ref(),
             component: "sha256:00",

@@ -11,7 +11,7 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::model_call::arguments;
 use super::parts::{native_id, text};
-use super::{Ended, Listed, ModelCall, Part, Unreadable, parts, visible};
+use super::{Ended, Listed, ModelCall, Part, Unreadable, parts};
 use strict::is_strict;
 
 /// Maximum length of a description in chat completions, in characters: the API refuses a longer one, and all tools with it.
@@ -19,7 +19,7 @@ const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
 /// Describes a tool for chat completions.
 pub fn tool(listed: &Listed<'_>) -> Value {
-    let description = cut(visible(listed.description), DESCRIPTION_CHARS_MAX);
+    let description = listed.said_within(DESCRIPTION_CHARS_MAX);
     let mut function = json!({
         "name": listed.name,
         "description": description,
@@ -31,13 +31,6 @@ pub fn tool(listed: &Listed<'_>) -> Value {
         fields.insert("strict".to_owned(), true.into());
     }
     json!({ "type": "function", "function": function })
-}
-
-fn cut(text: String, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text,
-        Some(_) => text.chars().take(chars_max - 1).chain(['…']).collect(),
-    }
 }
 
 /// A response of the API, or one message of it.

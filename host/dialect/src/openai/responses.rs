@@ -7,7 +7,7 @@ use toolcell_core::record::{ToolInvocation, ToolResult};
 
 use super::super::model_call::arguments;
 use super::super::parts::{native_id, text};
-use super::{Ended, Listed, ModelCall, Part, Unreadable, data_url, is_strict, parts, visible};
+use super::{Ended, Listed, ModelCall, Part, Unreadable, data_url, is_strict, parts};
 
 /// The type of an item that calls a function.
 const CALL: &str = "function_call";
@@ -17,7 +17,7 @@ pub fn tool(listed: &Listed<'_>, is_deferred: bool) -> Value {
     let mut tool = json!({
         "type": "function",
         "name": listed.name,
-        "description": visible(listed.description),
+        "description": listed.said(),
         "parameters": listed.parameters(),
         // Without it, the API rewrites the schema into a strict one.
         "strict": is_strict(listed),

@@ -13,7 +13,7 @@ pub fn definition(listed: &Listed<'_>, mode: Mode) -> Value {
     let declaration = listed.declaration;
     let named = Named::of(declaration, listed.component);
     let (parameters, note) = parameters(listed, mode);
-    let mut description = visible(listed.description);
+    let mut description = listed.said();
     if let Some(note) = note {
         description = format!("{description}\n{note}").trim_start().to_owned();
     }

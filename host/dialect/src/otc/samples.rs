@@ -62,6 +62,7 @@ impl Sample {
             declaration: &self.declaration,
             interface: None,
             permission: &self.permission,
+            note: "",
             input_schema: &self.input,
             output_schema: self.output.as_ref(),
             component: COMPONENT,

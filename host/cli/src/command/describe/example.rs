@@ -1,7 +1,7 @@
 //! The command line that calls a tool, with placeholders for the values.
 
 use serde_json::{Map, Value, json};
-use toolcell_core::catalog::Tool;
+use toolcell_core::catalog::{ArgumentForm, Tool};
 use toolcell_core::record::{AccessKind, Lifecycle, PermissionProfile};
 use toolcell_core::secret::SecretStore;
 
@@ -62,14 +62,39 @@ fn arguments(tool: &Tool) -> String {
     let examples = contract.map_or(&[][..], |contract| contract.examples.as_slice());
     let mut candidates = examples.iter().map(Value::to_string).filter(|text| text.len() <= ARGUMENTS_BYTES_MAX);
     let text = candidates.next().unwrap_or_else(|| {
-        let schema = tool.contract().model_schema();
-        fields(&mut Reader::new(schema), schema, 0).to_string()
+        let schema = tool.contract().listed_schema();
+        let mut reader = Reader::new(schema);
+        let mut filled = fields(&mut reader, schema, 0);
+        let form =
+            tool.contract().listed().forms().and_then(|forms| Some((forms.tag.as_deref(), forms.forms.first()?)));
+        if let (Some((tag, form)), Value::Object(filled)) = (form, &mut filled) {
+            complete(&mut reader, schema, tag, form, filled);
+        }
+        filled.to_string()
     });
     if text.len() > ARGUMENTS_BYTES_MAX {
         return "@FILE".to_owned();
     }
     // Escaped as JSON, so that the line means the same where it is pasted.
     show::json_for_terminals(&text).into_owned()
+}
+
+/// Adds what the first form of the arguments requires beyond what all of them do.
+fn complete<'a>(
+    reader: &mut Reader<'a>,
+    schema: &'a Value,
+    tag: Option<&str>,
+    form: &ArgumentForm,
+    filled: &mut Map<String, Value>,
+) {
+    if let (Some(tag), Some(value)) = (tag, form.values.first()) {
+        filled.insert(tag.to_owned(), value.clone());
+    }
+    for (name, schema, _) in properties(schema) {
+        if form.required.iter().any(|required| required == name) && !filled.contains_key(name) {
+            filled.insert(name.to_owned(), placeholder(reader, name, schema, 0));
+        }
+    }
 }
 
 fn fields<'a>(reader: &mut Reader<'a>, schema: &'a Value, depth: usize) -> Value {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcell_core::catalog::Tool;
+use toolcell_core::catalog::{ArgumentForms, Tool};
 use toolcell_core::record::{Lifecycle, RiskLevel, WriteEffect};
 
 use super::super::show;
@@ -62,12 +62,42 @@ pub(super) fn of(tool: &Tool, called: &str, columns: usize) -> String {
 }
 
 fn takes(tool: &Tool, rows: &mut Rows) {
-    let schema = tool.contract().model_schema();
+    let schema = tool.contract().listed_schema();
     let defaults = tool.declaration().input_contract.as_ref().map(|contract| &contract.defaults);
     let default = |name: &str| defaults.and_then(|defaults| defaults.get(name));
     let mut fields = Fields { reader: Reader::new(schema), left: FIELDS_MAX, cut: false, rows };
     if !fields.section("takes:", schema, &default, true) {
-        fields.rows.line(2, "takes: no named arguments");
+        let words = if tool.contract().listed().is_possible() {
+            "takes: no named arguments"
+        } else {
+            "takes: nothing that a call could send, because its schema accepts no object"
+        };
+        fields.rows.line(2, words);
+    }
+    if let Some(forms) = tool.contract().listed().forms() {
+        takes_one_of(forms, rows);
+    }
+}
+
+/// The forms of the arguments, of which a call has one.
+fn takes_one_of(forms: &ArgumentForms, rows: &mut Rows) {
+    let heading = match &forms.tag {
+        Some(tag) => format!("by {} (in brackets: optional):", cut(tag)),
+        None => "in one of these forms (in brackets: optional):".to_owned(),
+    };
+    if !forms.forms.is_empty() {
+        rows.wrapped(4, 6, &heading);
+    }
+    for form in forms.forms.iter().take(FIELDS_MAX) {
+        let said: String = one_line(form.said.as_deref().unwrap_or_default()).chars().take(SAID_CHARS_MAX).collect();
+        let named = if form.values.is_empty() { String::new() } else { format!("{}: ", form.named()) };
+        rows.wrapped(6, 8, format!("{named}{}  {said}", form.arguments()).trim_end());
+    }
+    if forms.forms.len() > FIELDS_MAX {
+        rows.line(6, "..: `toolcell describe --json` prints the rest");
+    }
+    if forms.is_lossy {
+        rows.wrapped(4, 6, "further conditions apply; an error names the one that is not satisfied");
     }
 }
 

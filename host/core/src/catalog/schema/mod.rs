@@ -10,6 +10,7 @@ mod graph;
 mod lazy;
 mod record_schema;
 mod survey;
+mod violation;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 use bounds::Bounds;
 use estimate::{Budget, DEPTH_MAX, Over};
 use graph::{Graph, TEXT_BYTES_PER_UNIT};
+use violation::Tags;
 
 use super::load::LoadBudget;
 use crate::search::PATTERN_BYTES_MAX;
@@ -26,6 +28,7 @@ use crate::search::PATTERN_BYTES_MAX;
 pub use bounded_schema::{BoundedSchema, SCHEMA_STACK_BYTES};
 pub(super) use lazy::LazySchema;
 pub use record_schema::RecordSchema;
+pub(super) use violation::json_text;
 
 /// Maximum number of violations in one error.
 const VIOLATIONS_MAX: usize = 5;
@@ -48,6 +51,7 @@ pub(super) struct Schema {
     validator: Validator,
     graph: Graph,
     bounds: Bounds,
+    tags: Tags,
 }
 
 /// Why a value is rejected.
@@ -84,7 +88,7 @@ impl Schema {
             .offline()
             .build(schema)
             .map_err(|error| anyhow::anyhow!("{error}, at {}", cut(pointer(error.instance_path().as_str()))))?;
-        Ok(Self { validator, graph, bounds })
+        Ok(Self { validator, graph, bounds, tags: Tags::of(schema) })
     }
 
     /// Whether a check of `value`, whose JSON text has at most `bytes` bytes, takes at most 1 ms and little stack. The
@@ -138,16 +142,10 @@ impl Schema {
 
     /// Describes the first violations.
     fn violations(&self, value: &Value) -> String {
-        let mut problems: Vec<String> = self
-            .validator
-            .iter_errors(value)
-            .take(VIOLATIONS_MAX)
-            .map(|error| {
-                let at = cut(pointer(error.instance_path().as_str()));
-                format!("{} (at {at})", cut(&error.masked_with("the value").to_string()))
-            })
-            .collect();
+        let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
+        let mut problems: Vec<String> = errors.flat_map(|error| self.tags.describe(&error)).collect();
         problems.dedup();
+        problems.truncate(VIOLATIONS_MAX);
         problems.join("; ")
     }
 }

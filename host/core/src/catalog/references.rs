@@ -1,0 +1,238 @@
+//! Local references of a JSON Schema: what they lead to, and those that are written as if the branch that holds them were
+//! a document of its own.
+
+use std::collections::HashMap;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::words::{Below, below};
+
+/// Keywords that refer to a subschema.
+pub(super) const REFERENCES: [&str; 2] = ["$ref", "$dynamicRef"];
+
+/// The subschemas of one document, as references name them.
+pub(super) struct Targets<'s> {
+    root: &'s Value,
+    /// The `$id` of the document, without a fragment.
+    id: &'s str,
+    anchors: HashMap<&'s str, &'s Value>,
+}
+
+impl<'s> Targets<'s> {
+    pub(super) fn of(root: &'s Value) -> Self {
+        let id = root.get("$id").and_then(Value::as_str).unwrap_or_default();
+        let mut anchors = HashMap::new();
+        collect(root, &mut anchors);
+        Self { root, id: id.split('#').next().unwrap_or_default(), anchors }
+    }
+
+    /// The subschema to which `reference` leads; `None` if it leads nowhere, or to another document.
+    pub(super) fn find(&self, reference: &str) -> Option<&'s Value> {
+        let fragment = match reference.split_once('#') {
+            Some((document, fragment)) if document.is_empty() || document == self.id => fragment,
+            None if !self.id.is_empty() && reference == self.id => "",
+            _ => return None,
+        };
+        let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
+        if fragment.is_empty() || fragment.starts_with('/') {
+            return self.root.pointer(&fragment);
+        }
+        self.anchors.get(&*fragment).copied()
+    }
+
+    /// `schema`, or what it only refers to, over at most eight references.
+    pub(super) fn resolved(&self, schema: &'s Value) -> &'s Value {
+        let mut at = schema;
+        for _ in 0..8 {
+            let reference = at.get("$ref").and_then(Value::as_str);
+            match reference.and_then(|reference| self.find(reference)) {
+                Some(target) => at = target,
+                None => break,
+            }
+        }
+        at
+    }
+}
+
+fn collect<'s>(schema: &'s Value, anchors: &mut HashMap<&'s str, &'s Value>) {
+    let Value::Object(words) = schema else { return };
+    for word in ["$anchor", "$dynamicAnchor"] {
+        if let Some(name) = words.get(word).and_then(Value::as_str) {
+            anchors.insert(name, schema);
+        }
+    }
+    each_below(words, &mut |_, inner| collect(inner, anchors));
+}
+
+/// Calls `each` with every subschema directly below, and the keyword that holds it.
+pub(super) fn each_below<'s>(words: &'s Map<String, Value>, each: &mut dyn FnMut(&'s str, &'s Value)) {
+    for (word, value) in words {
+        match (below(word, value), value) {
+            (Below::Named, Value::Object(named)) => named.values().for_each(|inner| each(word, inner)),
+            (Below::Listed, Value::Array(all)) => all.iter().for_each(|inner| each(word, inner)),
+            (Below::One, inner) => each(word, inner),
+            _ => {}
+        }
+    }
+}
+
+/// Maximum number of references that [`anchor`] changes in one schema, and of the bytes of the new ones: a name in them
+/// may take a megabyte.
+const REPAIRED_MAX: usize = 2_000;
+const REPAIRED_BYTES_MAX: usize = 1 << 20;
+
+/// What a fragment of a URI cannot hold as it is.
+const FRAGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'`')
+    .add(b'%')
+    .add(b'{')
+    .add(b'}')
+    .add(b'^')
+    .add(b'|')
+    .add(b'\\');
+
+/// Changes each `#/..` that leads nowhere in the document, so that it is relative to the nearest schema around it from
+/// which it leads somewhere: generators write a branch of a union as a document, with `$defs` of its own. One that leads
+/// nowhere from all of them stays.
+pub(super) fn anchor(schema: &mut Value) {
+    let mut strays = Strays { root: schema, above: Vec::new(), steps: Vec::new(), found: Vec::new(), bytes: 0 };
+    strays.look(schema);
+    for (place, word, reference) in strays.found {
+        if let Some(slot) = schema.pointer_mut(&place).and_then(|holder| holder.get_mut(word)) {
+            *slot = Value::String(reference);
+        }
+    }
+}
+
+/// A step of a JSON Pointer.
+enum Step<'s> {
+    Name(&'s str),
+    At(usize),
+}
+
+/// The search for references that lead nowhere.
+struct Strays<'s> {
+    root: &'s Value,
+    /// The schemas around the current one, the outermost first, each with the number of steps that lead to it.
+    above: Vec<(&'s Value, usize)>,
+    /// The steps to the current schema. They become a text only for a reference that is changed.
+    steps: Vec<Step<'s>>,
+    /// The pointer of a schema, the keyword in it, and its new reference.
+    found: Vec<(String, &'static str, String)>,
+    bytes: usize,
+}
+
+impl<'s> Strays<'s> {
+    fn look(&mut self, schema: &'s Value) {
+        let Value::Object(words) = schema else { return };
+        self.above.push((schema, self.steps.len()));
+        for word in REFERENCES {
+            if let Some(reference) = words.get(word).and_then(Value::as_str) {
+                self.mend(word, reference);
+            }
+        }
+        for (word, value) in words {
+            self.steps.push(Step::Name(word));
+            match (below(word, value), value) {
+                (Below::Named, Value::Object(named)) => {
+                    named.iter().for_each(|(name, inner)| self.step(Step::Name(name), inner));
+                }
+                (Below::Listed, Value::Array(all)) => {
+                    all.iter().enumerate().for_each(|(at, inner)| self.step(Step::At(at), inner));
+                }
+                (Below::One, inner) => self.look(inner),
+                _ => {}
+            }
+            self.steps.pop();
+        }
+        self.above.pop();
+    }
+
+    fn step(&mut self, step: Step<'s>, schema: &'s Value) {
+        self.steps.push(step);
+        self.look(schema);
+        self.steps.pop();
+    }
+
+    fn mend(&mut self, word: &'static str, reference: &str) {
+        let Some(pointer) = reference.strip_prefix('#').filter(|pointer| pointer.starts_with('/')) else { return };
+        let Ok(decoded) = percent_decode_str(pointer).decode_utf8() else { return };
+        if self.root.pointer(&decoded).is_some() || self.found.len() >= REPAIRED_MAX {
+            return;
+        }
+        let nearest = self.above.iter().rev().find(|(around, _)| around.pointer(&decoded).is_some());
+        let Some(&(_, steps)) = nearest else { return };
+        let reference = format!("#{}{pointer}", utf8_percent_encode(&self.place(steps), FRAGMENT));
+        let place = self.place(self.steps.len());
+        self.bytes = self.bytes.saturating_add(place.len() + reference.len());
+        if self.bytes <= REPAIRED_BYTES_MAX {
+            self.found.push((place, word, reference));
+        }
+    }
+
+    /// The first `count` steps as a JSON Pointer.
+    fn place(&self, count: usize) -> String {
+        let mut place = String::new();
+        for step in self.steps.iter().take(count) {
+            place.push('/');
+            match step {
+                Step::Name(name) => place.push_str(&name.replace('~', "~0").replace('/', "~1")),
+                Step::At(at) => place.push_str(&at.to_string()),
+            }
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Targets, anchor};
+
+    #[test]
+    fn a_reference_leads_to_the_nearest_definition_unless_the_document_has_it() {
+        let branch = |kind: &str| json!({ "properties": { "a/b": { "$ref": "#/$defs/X" } }, "$defs": { "X": { "type": kind } } });
+        let mut schema = json!({ "oneOf": [branch("string"), branch("number")] });
+        anchor(&mut schema);
+        assert_eq!(schema["oneOf"][0]["properties"]["a/b"], json!({ "$ref": "#/oneOf/0/$defs/X" }));
+        assert_eq!(schema["oneOf"][1]["properties"]["a/b"], json!({ "$ref": "#/oneOf/1/$defs/X" }));
+        let targets = Targets::of(&schema);
+        assert_eq!(targets.resolved(&schema["oneOf"][1]["properties"]["a/b"]), &json!({ "type": "number" }));
+
+        let mut whole = json!({ "oneOf": [branch("string")], "$defs": { "X": {} } });
+        let before = whole.clone();
+        anchor(&mut whole);
+        assert_eq!(whole, before);
+        let mut nowhere = json!({ "properties": { "a": { "$ref": "#/$defs/Y" } } });
+        let before = nowhere.clone();
+        anchor(&mut nowhere);
+        assert_eq!(nowhere, before);
+    }
+
+    #[test]
+    fn a_name_that_looks_like_an_escape_is_found_again() {
+        let mut schema = json!({ "properties": { "50% off": {
+            "items": { "$ref": "#/definitions/X" }, "definitions": { "X": { "type": "null" } },
+        } } });
+        anchor(&mut schema);
+        let targets = Targets::of(&schema);
+        assert_eq!(targets.resolved(&schema["properties"]["50% off"]["items"]), &json!({ "type": "null" }));
+    }
+
+    #[test]
+    fn a_document_is_named_by_its_id_and_its_anchors() {
+        let schema = json!({ "$id": "https://example.com/a", "$defs": { "X": { "$anchor": "x", "type": "null" } } });
+        let targets = Targets::of(&schema);
+        for reference in ["#x", "#/$defs/X", "https://example.com/a#/%24defs/X", "https://example.com/a#x"] {
+            assert_eq!(targets.find(reference), Some(&schema["$defs"]["X"]), "{reference}");
+        }
+        assert_eq!(targets.find("#"), Some(&schema));
+        assert_eq!(targets.find("https://example.com/b#x"), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! What is wrong with a value, in words that its sender can act on: of a union, the branch that the value is meant for is
+//! chosen by its constant.
+
+use std::collections::HashMap;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{JsonType, ValidationError};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::{cut, pointer};
+use crate::catalog::references::Targets;
+use crate::catalog::unions::{Tag, is_plain, shown};
+use crate::catalog::words::{Below, below};
+
+/// Maximum number of unions of one schema whose constants are remembered, and of the bytes of their places.
+const TAGS_MAX: usize = 2_000;
+const PLACES_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of constants that one violation lists.
+const LISTED_MAX: usize = 60;
+/// Maximum depth of unions within unions that are looked into.
+const DEPTH_MAX: usize = 4;
+
+/// The unions of one schema whose branches differ in a constant, by the JSON Pointers of their keywords.
+#[derive(Debug, Default)]
+pub(super) struct Tags(HashMap<String, Tag>);
+
+impl Tags {
+    pub(super) fn of(schema: &Value) -> Self {
+        let mut search = Search { targets: Targets::of(schema), found: HashMap::new(), bytes: 0 };
+        search.look(schema, &mut Vec::new());
+        Self(search.found)
+    }
+
+    /// Describes `error`, with its place.
+    pub(super) fn describe(&self, error: &ValidationError<'_>) -> Vec<String> {
+        self.at_depth(error, 0)
+    }
+
+    fn at_depth(&self, error: &ValidationError<'_>, depth: usize) -> Vec<String> {
+        match error.kind() {
+            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }
+                if depth < DEPTH_MAX =>
+            {
+                self.of_union(error, context, depth)
+            }
+            _ => vec![placed(&said(error), error)],
+        }
+    }
+
+    /// Describes a value that satisfies no branch of a union.
+    fn of_union(
+        &self,
+        error: &ValidationError<'_>,
+        branches: &[Vec<ValidationError<'_>>],
+        depth: usize,
+    ) -> Vec<String> {
+        let (tag, value) = (self.0.get(error.schema_path().as_str()), error.instance());
+        if let Some(tag) = tag.filter(|_| value.is_object()) {
+            let name = named(&tag.name);
+            let Some(given) = value.get(&tag.name) else {
+                return vec![placed(&format!("{name} is required: {}", one_of(tag)), error)];
+            };
+            return match tag.branch(given) {
+                None => vec![placed(&format!("{name} must be {}", one_of(tag)), error)],
+                Some(at) => {
+                    let branch = branches.get(at).into_iter().flatten();
+                    let problems = branch.flat_map(|inner| self.at_depth(inner, depth + 1));
+                    problems.map(|problem| format!("{problem} (for {name} {})", shown(given))).collect()
+                }
+            };
+        }
+        // Without a constant, the branch for values of this type that has the fewest problems.
+        let place = error.instance_path().as_str();
+        let is_other_type = |inner: &ValidationError<'_>| {
+            matches!(inner.kind(), ValidationErrorKind::Type { .. }) && inner.instance_path().as_str() == place
+        };
+        let of_type = branches.iter().filter(|branch| !branch.iter().any(is_other_type));
+        let count = of_type.clone().count();
+        let Some(closest) = of_type.min_by_key(|branch| branch.len()) else {
+            return vec![placed(&other_type(value, branches), error)];
+        };
+        let problems = closest.iter().flat_map(|inner| self.at_depth(inner, depth + 1)).collect::<Vec<_>>();
+        match count {
+            1 => problems,
+            _ => problems.into_iter().map(|problem| format!("{problem} (in the closest of {count} forms)")).collect(),
+        }
+    }
+}
+
+struct Search<'s> {
+    targets: Targets<'s>,
+    found: HashMap<String, Tag>,
+    bytes: usize,
+}
+
+impl<'s> Search<'s> {
+    fn look(&mut self, schema: &'s Value, steps: &mut Vec<String>) {
+        let Value::Object(words) = schema else { return };
+        for (word, value) in words {
+            match (below(word, value), value) {
+                (Below::Named, Value::Object(named)) => {
+                    for (name, inner) in named {
+                        self.step(inner, steps, &[word, name]);
+                    }
+                }
+                (Below::Listed, Value::Array(all)) => {
+                    if matches!(word.as_str(), "oneOf" | "anyOf") {
+                        self.union(all, steps, word);
+                    }
+                    for (at, inner) in all.iter().enumerate() {
+                        self.step(inner, steps, &[word, &at.to_string()]);
+                    }
+                }
+                (Below::One, inner) => self.step(inner, steps, &[word]),
+                _ => {}
+            }
+        }
+    }
+
+    fn step(&mut self, schema: &'s Value, steps: &mut Vec<String>, more: &[&str]) {
+        let length = steps.len();
+        // Only what holds other schemas can hold a union.
+        if schema.is_object() && self.bytes <= PLACES_BYTES_MAX {
+            steps.extend(more.iter().map(|step| step.replace('~', "~0").replace('/', "~1")));
+            self.look(schema, steps);
+        }
+        steps.truncate(length);
+    }
+
+    fn union(&mut self, branches: &'s [Value], steps: &[String], word: &str) {
+        let resolved = branches.iter().map(|branch| self.targets.resolved(branch).as_object());
+        let Some(branches) = resolved.collect::<Option<Vec<_>>>() else { return };
+        let targets = &self.targets;
+        let Some(tag) = Tag::of(&branches, &|schema| targets.resolved(schema)) else { return };
+        let place: String = steps.iter().map(String::as_str).chain([word]).flat_map(|step| ["/", step]).collect();
+        self.bytes = self.bytes.saturating_add(place.len());
+        if self.found.len() < TAGS_MAX && self.bytes <= PLACES_BYTES_MAX {
+            self.found.insert(place, tag);
+        }
+    }
+}
+
+/// What is wrong, without its place. It does not repeat the value.
+fn said(error: &ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            format!("{} is required", property.as_str().map_or_else(|| property.to_string(), named))
+        }
+        ValidationErrorKind::Type { kind } => {
+            let text = cut(&error.masked_with("the value").to_string());
+            match json_text(error.instance(), &types(kind)) {
+                Some(hint) => format!("{text}: {hint}"),
+                None => text,
+            }
+        }
+        _ => cut(&error.masked_with("the value").to_string()),
+    }
+}
+
+fn placed(said: &str, error: &ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => said.to_owned(),
+        place => format!("{said} (at {})", cut(pointer(place))),
+    }
+}
+
+/// What to say of `value`, whose type no branch accepts.
+fn other_type(value: &Value, branches: &[Vec<ValidationError<'_>>]) -> String {
+    let mut accepted: Vec<&str> = Vec::new();
+    for error in branches.iter().flatten() {
+        if let ValidationErrorKind::Type { kind } = error.kind() {
+            for name in types(kind) {
+                if !accepted.contains(&name) {
+                    accepted.push(name);
+                }
+            }
+        }
+    }
+    let hint = json_text(value, &accepted).map(|hint| format!(": {hint}")).unwrap_or_default();
+    format!("the value is not of type {}{hint}", accepted.join(" or "))
+}
+
+fn types(kind: &TypeKind) -> Vec<&'static str> {
+    match kind {
+        TypeKind::Single(one) => vec![one.as_str()],
+        TypeKind::Multiple(several) => several.iter().map(JsonType::as_str).collect(),
+    }
+}
+
+/// What to say of a text that is the JSON of a value of one of the types `accepted`, which are arrays and objects here.
+pub(in crate::catalog) fn json_text(value: &Value, accepted: &[&str]) -> Option<String> {
+    let text = value.as_str()?.trim();
+    let kind = match text.chars().next()? {
+        '[' => "array",
+        '{' => "object",
+        _ => return None,
+    };
+    let is_json = accepted.contains(&kind) && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    is_json.then(|| format!("you sent JSON text; send the {kind} itself"))
+}
+
+/// A name in a sentence.
+fn named(name: &str) -> String {
+    if is_plain(name) { cut(name) } else { cut(&format!("{name:?}")) }
+}
+
+fn one_of(tag: &Tag) -> String {
+    let mut values: Vec<String> = tag.values.iter().flatten().take(LISTED_MAX).map(shown).collect();
+    let more = tag.values.iter().flatten().count() - values.len();
+    if more > 0 {
+        values.push(format!("{more} more"));
+    }
+    format!("one of {}", values.join(", "))
+}
