@@ -3,6 +3,7 @@
 mod agreement;
 pub(crate) mod approvals;
 mod arguments;
+mod arguments_by_name;
 mod artifact_files;
 mod artifacts;
 mod batch;

@@ -22,14 +22,15 @@ use super::{hooks, input, interrupts, kept, saved};
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
-                        toolcell call example-tools/files#search '{\"pattern\": \"fn main\"}' --allow-read=.")]
+                        toolcell call example-tools/files#search pattern='fn main' --allow-read=.")]
 pub(super) struct Call {
     /// An installed tool, a .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several
     /// tools
     tool: String,
-    /// The arguments: JSON, @FILE, or - for standard input
-    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
-    input: String,
+    /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each, with the type that the tool declares
+    /// (NAME:=JSON for any value; a NAME that is repeated is a list)
+    #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
+    input: Vec<String>,
     /// Build the tool first if it is a source folder and has changed. Building runs its code as you, outside of the sandbox
     #[arg(long)]
     build: bool,
@@ -85,7 +86,7 @@ impl Call {
                 () = cancellation.cancelled() => {}
                 added = hooks::add(&mut host, &home, &layers, &closed) => added?,
             }
-            let mut request = Request::new(self.tool.as_str(), input)
+            let mut request = Request::new(self.tool.as_str(), input.input(None))
                 .grants(grants)
                 .limits(limits)
                 .approval(self.options.approvals.terms(expire))
@@ -104,6 +105,7 @@ impl Call {
                     let tools = host.catalog().tools();
                     let surface = surface::of(&host, tools, selection, (&policy, &request.grants)).await;
                     request.tool = surface::place(tool, &surface);
+                    request.input = input.input(request.tool.tool().map(AsRef::as_ref));
                     request.offered = Some(surface::callable(&surface));
                     anyhow::Ok(host.call(request.policy(policy)).await)
                 }

@@ -1,18 +1,44 @@
-//! The arguments of a call, as they are typed: JSON, `@FILE`, or `-` for standard input.
+//! The arguments of a call, as they are typed: JSON, `@FILE`, `-` for standard input, or one by one.
 
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use toolcell_core::catalog::Tool;
 use toolcell_core::record::Input;
 
 use super::exit::BadRequest;
+use super::named_arguments::NamedArguments;
 
 /// Maximum size of the arguments, and of a message, in bytes; larger ones are refused.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads the arguments that `typed` holds or names.
-pub(super) fn read(typed: &str) -> Result<Input, BadRequest> {
+/// The arguments of a call, before its tool is known.
+pub(super) enum Typed {
+    Whole(Input),
+    Named(NamedArguments),
+}
+
+impl Typed {
+    /// The arguments for `tool`, which says the types of those that were typed one by one; `None` if it is not known.
+    pub(super) fn input(&self, tool: Option<&Tool>) -> Input {
+        match self {
+            Self::Whole(input) => input.clone(),
+            Self::Named(named) => named.input(tool.map(|tool| tool.contract().listed_schema())),
+        }
+    }
+}
+
+/// Reads the arguments that `typed` holds or names: one word, or one for each argument.
+pub(super) fn read(typed: &[String]) -> Result<Typed, BadRequest> {
+    match typed {
+        [] => Ok(Typed::Whole(Input::from_text("{}"))),
+        [whole] if !NamedArguments::is_one(whole) => read_whole(whole).map(Typed::Whole),
+        named => NamedArguments::read(named).map(Typed::Named),
+    }
+}
+
+fn read_whole(typed: &str) -> Result<Input, BadRequest> {
     match (typed, typed.strip_prefix('@')) {
         ("-", _) => from("standard input", Box::new(std::io::stdin())),
         (_, Some(path)) => {

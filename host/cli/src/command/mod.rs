@@ -18,6 +18,7 @@ mod input;
 mod install;
 mod man;
 mod mcp;
+mod named_arguments;
 mod new;
 mod notes;
 mod policy;

@@ -49,9 +49,9 @@ enum Command {
 struct Foretell {
     /// An installed tool, a .wasm file, or the source folder of a tool that is built; with #NAME if it has several tools
     tool: String,
-    /// The arguments: JSON, @FILE, or - for standard input
-    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
-    input: String,
+    /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each
+    #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
+    input: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -97,12 +97,7 @@ impl Foretell {
         std::io::stdout().write_all(text.as_bytes()).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))
     }
 
-    fn explain(
-        &self,
-        home: &Home,
-        mut settings: Settings,
-        input: toolcell_core::record::Input,
-    ) -> Result<CallExplanation, Stop> {
+    fn explain(&self, home: &Home, mut settings: Settings, input: input::Typed) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
         let component = target.locate(home, Building::No);
         let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]));
@@ -120,6 +115,7 @@ impl Foretell {
             ToolConfigs::of(home, &layers).give(&target.path, &loaded)?;
             let surface = surface::of(&host, loaded.tools, selection, (&policy, &grants)).await;
             let tool = surface::place(tool, &surface);
+            let input = input.input(tool.tool().map(AsRef::as_ref));
             let request = Request::new(tool, input).grants(grants).policy(policy).limits(limits);
             Ok(host.explain(request).await?)
         })
