@@ -188,3 +188,46 @@ async fn an_output_that_cannot_be_stored_is_dropped_with_the_reason() {
     assert!(called.0.result.usage.is_some());
     assert!(!called.message().contains(folder.to_str().unwrap()), "no path of the host in a message");
 }
+
+/// What `probe#say` is told to answer: a text, and the same as rows.
+fn table(rows: usize) -> (String, Value) {
+    let row = |n: usize| json!({ "id": n, "name": format!("name of row {n}") });
+    let rows: Vec<Value> = (0..rows).map(row).collect();
+    let text: Vec<String> =
+        rows.iter().map(|row| format!("{}\t{}", row["id"], row["name"].as_str().unwrap())).collect();
+    (text.join("\n"), json!({ "rows": rows }))
+}
+
+#[tokio::test]
+async fn structured_output_that_a_text_says_too_is_kept_without_a_second_preview() {
+    for (rows, is_whole) in [(1_300, true), (4_000, false)] {
+        let (_guard, folder) = scratch();
+        let host = storing_host(&folder);
+        let (text, structured) = table(rows);
+        let said = json!({ "content": [{ "type": "text", "text": text }], "structured": structured });
+        let called = Test::new("probe#say").on(&host).call(said).await;
+        called.ended("succeeded", "succeeded");
+        let result = &called.0.result;
+        let [only] = result.content.as_slice() else { panic!("one block: {:?}", result.content) };
+        assert_eq!(only.as_text().is_some_and(|shown| shown == text), is_whole, "{rows} rows");
+        assert!(!serde_json::to_string(&result.model_facing_content).unwrap().contains("[cut]"));
+        assert!(result.structured_content.is_none(), "{rows} rows");
+        let kept = std::fs::read_dir(folder.join("payloads")).unwrap().map(|file| file.unwrap().path());
+        let kept: Vec<Vec<u8>> = kept.map(|file| std::fs::read(file).unwrap()).collect();
+        assert!(kept.iter().any(|bytes| serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value == structured)));
+        assert_eq!(result.resource_refs.len(), if is_whole { 1 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn an_outline_has_whole_rows_and_not_the_marks_of_many() {
+    let (_guard, folder) = scratch();
+    let (_, structured) = table(4_000);
+    let said = json!({ "content": [{ "type": "text", "text": "4000 rows" }], "structured": structured });
+    let called = Test::new("probe#say").on(&storing_host(&folder)).call(said).await;
+    let outline = called.record()["result"]["content"][1]["preview"].as_str().unwrap().to_owned();
+    let outline: Value = serde_json::from_str(&outline).unwrap();
+    let (last, rows) = outline["rows"].as_array().unwrap().split_last().unwrap();
+    assert!(rows.len() > 20 && rows[..] == structured["rows"].as_array().unwrap()[..rows.len()], "{outline}");
+    assert!(last.as_str().unwrap().ends_with("more items]"), "{outline}");
+}

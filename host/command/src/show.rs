@@ -245,8 +245,12 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let terminal = out.is_terminal();
     let mut shown = false;
     for block in result.content.iter().filter(|block| block.is_model_facing()) {
-        shown = true;
-        write_lines(&mut out, &printable(&block_text(block), terminal), prefix)?;
+        let text = block_text(block);
+        // An artifact is what the call made beside its output.
+        shown |= block.kind != ARTIFACT;
+        if !(text.is_empty() && block.is_persisted()) {
+            write_lines(&mut out, &printable(&text, terminal), prefix)?;
+        }
     }
     if let (false, Some(structured)) = (shown, &result.structured_content) {
         let text = serde_json::to_string_pretty(structured)?;
@@ -255,10 +259,13 @@ fn content(result: &ToolResult, prefix: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints to standard error: the tool's own logs, its context modifiers, a summary, the error.
+/// Prints to standard error: where output is that was cut, the tool's own logs, its context modifiers, a summary, the error.
 fn aside(result: &ToolResult, prefix: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     let terminal = err.is_terminal();
+    for line in result.content.iter().filter(|block| block.is_model_facing()).filter_map(kept_line) {
+        writeln!(err, "{prefix}{}", printable(&line, terminal))?;
+    }
     for block in result.content.iter().filter(|block| !block.is_model_facing()) {
         let stream = block.fields.get("stream").and_then(|stream| stream.as_str()).unwrap_or("log");
         for line in block_text(block).lines() {
@@ -312,11 +319,19 @@ fn block_text(block: &Content) -> String {
     }
     if block.is_persisted() {
         let preview = block.fields.get("preview").and_then(|preview| preview.as_str()).unwrap_or_default();
-        let reference = block.fields.get("persisted_ref");
-        let of = |field: &str| reference.and_then(|r| r.get(field)).map(ToString::to_string).unwrap_or_default();
-        return format!("{preview}\n[... {} bytes in all, kept as {}]", of("size_bytes"), of("uri"));
+        return preview.to_owned();
     }
     serde_json::to_string(block).unwrap_or_default()
+}
+
+/// Where the whole of a block is, of which the result has a preview. Not on standard output, which has the output alone.
+fn kept_line(block: &Content) -> Option<String> {
+    let reference = block.fields.get("persisted_ref").filter(|_| block.is_persisted())?;
+    let size = reference.get("size_bytes").map(ToString::to_string).unwrap_or_default();
+    let uri = reference.get("uri").and_then(Value::as_str).unwrap_or_default();
+    let preview = block.fields.get("preview").and_then(Value::as_str).unwrap_or_default();
+    let what = if preview.is_empty() { "the output is not shown" } else { "the output is cut" };
+    Some(format!("note: {what}, {size} bytes in all; `toolcell artifact get {uri}` prints them"))
 }
 
 /// Escapes control, bidirectional and invisible characters for a terminal. A file or a pipe gets the text unchanged.

@@ -17,6 +17,8 @@ use super::preview;
 
 /// Maximum characters of a payload that stay in the result.
 const PREVIEW_CHARS_MAX: u64 = 2_000;
+/// Structured output has at most this many times the bytes of texts that say the same: names of fields are repeated in it.
+const TOLD_PARTS: usize = 3;
 /// Maximum bytes of a block's other fields that stay beside its preview.
 const BESIDE_BYTES_MAX: usize = 1_000;
 
@@ -234,11 +236,29 @@ fn next(mapped: &Mapped, limit: Inline) -> Option<Piece> {
             .then_some(Piece::Rest)
             .or_else(|| (structured > 0).then_some(Piece::Structured));
     }
+    if structured > 0 && is_told(&mapped.content, structured) && limit.holds_content(mapped) {
+        return Some(Piece::Structured);
+    }
     match sized.max_by_key(|(_, bytes)| *bytes) {
         Some((at, bytes)) if bytes >= structured => Some(Piece::Block(at)),
         _ if structured > 0 => Some(Piece::Structured),
         _ => mapped.content.iter().any(is_rest).then_some(Piece::Rest),
     }
+}
+
+/// Whether the texts for the model are long enough to say what structured output of `bytes` says: they are its best
+/// preview, and an outline beside them would repeat a part of them.
+fn is_told(content: &[Content], bytes: usize) -> bool {
+    let told = |block: &Content| match block.as_text() {
+        Some(text) => text.len(),
+        None if block.fields.get("of").is_some_and(|of| of == "text") => {
+            let size = block.fields.get("persisted_ref").and_then(|kept| kept.get("size_bytes")?.as_u64());
+            size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0)
+        }
+        None => 0,
+    };
+    let texts = content.iter().filter(|block| block.is_model_facing()).map(told).fold(0, usize::saturating_add);
+    texts.saturating_mul(TOLD_PARTS) >= bytes
 }
 
 fn is_rest(block: &Content) -> bool {
@@ -272,6 +292,10 @@ async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limi
 
 async fn spill_structured(journey: &Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<Moved> {
     let value = stored.mapped.structured_content.take().unwrap_or_default();
+    if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
+        let reference = journey.services.payloads.keep(serde_json::to_vec(&value)?, "application/json").await?;
+        return Ok(Moved { reference, preview_bytes: 0 });
+    }
     let (stand_in, moved) = keep_json(journey, limit, "structured_content", &value).await?;
     stored.mapped.content.push(stand_in);
     Ok(moved)
@@ -352,6 +376,12 @@ impl Inline {
         size(mapped) <= self.bytes_max && self.chars_max.is_none_or(|max| chars(mapped) <= max)
     }
 
+    /// Whether the blocks may stay once there is no structured output.
+    fn holds_content(self, mapped: &Mapped) -> bool {
+        let bytes = mapped.content.iter().map(block_length).sum::<usize>() as u64;
+        bytes <= self.bytes_max && self.chars_max.is_none_or(|max| block_chars(mapped) <= max)
+    }
+
     /// The limits as the record shows them.
     fn threshold(self) -> Value {
         let bytes_max = if self.keeping.inline { self.bytes_max } else { 0 };
@@ -413,12 +443,15 @@ fn previewed(journey: &Journey<'_>, limit: Inline, make: impl FnOnce(usize) -> S
 
 /// Characters of the tool's output: texts as they are, everything else as JSON.
 fn chars(mapped: &Mapped) -> u64 {
+    block_chars(mapped) + mapped.structured_content.as_ref().map_or(0, json_chars)
+}
+
+fn block_chars(mapped: &Mapped) -> u64 {
     let of_field = |value: &Value| match value {
         Value::String(text) => text.chars().count() as u64,
         value => json_chars(value),
     };
-    let blocks = mapped.content.iter().flat_map(|block| block.fields.values()).map(of_field).sum::<u64>();
-    blocks + mapped.structured_content.as_ref().map_or(0, json_chars)
+    mapped.content.iter().flat_map(|block| block.fields.values()).map(of_field).sum()
 }
 
 fn json_chars(value: &Value) -> u64 {

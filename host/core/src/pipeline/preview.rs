@@ -10,6 +10,12 @@ use super::persist::length;
 const CLUSTER_CHARS_MAX: usize = 32;
 /// Minimum number of characters for each value of an outline; with less, the rest of its list is left out.
 const VALUE_CHARS_MIN: usize = 12;
+/// Characters that an item of a list gets, if it needs them: some whole items say more than the beginnings of many.
+const ITEM_CHARS: usize = 200;
+/// What an item may take beyond its measure, which is approximate, and its comma.
+const ITEM_SLACK_CHARS: usize = 6;
+/// Items of a list that are measured, to know how many fit.
+const ITEMS_MEASURED: usize = 9;
 /// Characters that the mark of what is left out may take, with its separators.
 const MARK_CHARS_MAX: usize = 48;
 /// What stands for a value that is left out, and the field that says how many fields are.
@@ -117,11 +123,14 @@ pub(super) fn of_json(value: &Value, chars_max: usize) -> String {
 /// `value` in about `room` characters of JSON text. Each list shares its room evenly, and what an item does not use goes
 /// to those after it, so that one long item does not hide the others.
 fn outline(value: &Value, room: usize) -> Value {
+    if length(value) <= room.saturating_mul(2) && json_chars(value) <= room {
+        return value.clone();
+    }
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         Value::String(text) => Value::String(short(text, room)),
         Value::Array(items) => {
-            let shown = fitting(items.iter().map(|_| 0), room);
+            let shown = fitting(items.iter().map(|_| 0), room).min(well_fitting(items, room));
             if shown == 0 && !items.is_empty() {
                 return mark(value, room);
             }
@@ -156,6 +165,16 @@ fn outline(value: &Value, room: usize) -> Value {
             Value::Object(kept)
         }
     }
+}
+
+/// How many `items` fit into `room` so that most of them are whole, or have [`ITEM_CHARS`]; at least one.
+fn well_fitting(items: &[Value], room: usize) -> usize {
+    let mut lengths: Vec<usize> = items.iter().take(ITEMS_MEASURED).map(length).collect();
+    lengths.sort_unstable();
+    let needed = lengths.get(lengths.len() / 2).copied().unwrap_or(0).clamp(1, ITEM_CHARS) + ITEM_SLACK_CHARS;
+    let whole = items.len().saturating_mul(needed) <= room;
+    let room = if whole { room } else { room.saturating_sub(MARK_CHARS_MAX) };
+    (room / needed).max(1)
 }
 
 /// How many values with names of these lengths fit into `room`.
