@@ -8,8 +8,8 @@ use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER as LIBRARY_ADAPTER,
 };
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
-use wasm_encoder::{ImportSection, Module, RawSection};
-use wasmparser::{ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef};
+use wasm_encoder::{ExportKind, ExportSection, ImportSection, MemorySection, MemoryType, Module, RawSection};
+use wasmparser::{ExportSectionReader, ExternalKind, Import, ImportSectionReader, Parser, Payload, TypeRef};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
 
@@ -130,12 +130,22 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
 /// Lets the module end with any status: it calls the component's function in place of the adapter's.
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let (mut copy, mut exits) = (Module::new(), false);
+    let lacks_memory = lacks_memory(module)?;
+    let mut adds_memory = lacks_memory;
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
-        if let Payload::ImportSection(imports) = payload {
-            copy.section(&renamed(imports, &mut exits)?);
-        } else if let Some((id, range)) = payload.as_section() {
-            copy.section(&RawSection { id, data: module.get(range).unwrap_or_default() });
+        if adds_memory && payload.as_section().is_some_and(|(id, _)| AFTER_MEMORIES.contains(&id)) {
+            copy.section(&one_page());
+            adds_memory = false;
+        }
+        match payload {
+            Payload::ImportSection(imports) => _ = copy.section(&renamed(imports, &mut exits)?),
+            Payload::ExportSection(exports) if lacks_memory => _ = copy.section(&with_memory(exports)?),
+            payload => {
+                if let Some((id, range)) = payload.as_section() {
+                    copy.section(&RawSection { id, data: module.get(range).unwrap_or_default() });
+                }
+            }
         }
     }
     let mut copy = copy.finish();
@@ -146,6 +156,46 @@ fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
         embed_component_metadata(&mut copy, &resolve, world, StringEncoding::UTF8)?;
     }
     Ok(copy)
+}
+
+/// The ids of the sections that come after the memories of a module.
+const AFTER_MEMORIES: std::ops::RangeInclusive<u8> = 6..=13;
+/// The name under which a module exports its memory.
+const MEMORY: &str = "memory";
+
+/// Whether the module has no memory, and no other export with its name. The adapter keeps its own data in the memory of the
+/// module.
+fn lacks_memory(module: &[u8]) -> anyhow::Result<bool> {
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::MemorySection(memories) if memories.count() > 0 => return Ok(false),
+            Payload::ExportSection(exports) => {
+                for export in exports {
+                    if export?.name == MEMORY {
+                        return Ok(false);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(true)
+}
+
+fn one_page() -> MemorySection {
+    let mut section = MemorySection::new();
+    section.memory(MemoryType { minimum: 1, maximum: None, memory64: false, shared: false, page_size_log2: None });
+    section
+}
+
+/// The exports of a module, and its first memory.
+fn with_memory(exports: ExportSectionReader<'_>) -> anyhow::Result<ExportSection> {
+    let mut section = ExportSection::new();
+    for export in exports {
+        RoundtripReencoder.parse_export(&mut section, export?)?;
+    }
+    section.export(MEMORY, ExportKind::Memory, 0);
+    Ok(section)
 }
 
 fn renamed(imports: ImportSectionReader<'_>, exits: &mut bool) -> anyhow::Result<ImportSection> {
@@ -198,6 +248,17 @@ mod tests {
             assert_eq!(exports.len(), 1);
             let exit = imports.iter().filter(|name| name.starts_with("wasi:cli/exit@")).count();
             assert!(exit <= 1 && imports.iter().all(|name| name.starts_with("wasi:")), "{imports:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_without_a_memory_gets_one() {
+        for text in [
+            r#"(module (func (export "_start") (loop (br 0))))"#,
+            r#"(module (global i32 (i32.const 7)) (func $f) (start $f) (export "_start" (func $f)))"#,
+        ] {
+            let (_, exports) = names(&adapted(text).unwrap());
+            assert!(exports.iter().all(|name| name.starts_with("wasi:cli/run@0.2.")), "{exports:?}");
         }
     }
 

@@ -237,7 +237,7 @@ impl Compiler {
             Some(0) => return Ok((Concurrency::Off, code)),
             Some(CONCURRENT) => return Ok((Concurrency::On, code)),
             Some(FAULTY) => {
-                return Err(invalid("component_invalid", format!("the component is not valid: {said}")));
+                return Err(invalid("component_invalid", faulty(said)));
             }
             Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
             Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
@@ -344,6 +344,24 @@ async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Resu
     match code.len() as u64 > bytes_max {
         true => Err(TooMuchCode(bytes_max).into()),
         false => Ok(code),
+    }
+}
+
+/// Parts of WebAssembly that the engine does not have, and what the validator says of a component that needs one.
+const LACKING: [(&str, &[&str]); 3] = [
+    ("garbage collection", &["gc proposal", "`gc` proposal", "without the gc", "gc feature"]),
+    ("threads", &["threads must be enabled", "threads support", "shared memor"]),
+    ("stack switching", &["stack switching", "stack-switching"]),
+];
+
+/// What to say of a component that is not valid for this engine.
+fn faulty(said: &str) -> String {
+    let needed = LACKING.iter().find(|(_, phrases)| phrases.iter().any(|phrase| said.contains(phrase)));
+    match needed {
+        Some((what, _)) => {
+            format!("the component needs {what}, which toolcell does not have: {said}; build it without")
+        }
+        None => format!("the component is not valid: {said}"),
     }
 }
 

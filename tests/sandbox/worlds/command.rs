@@ -267,6 +267,28 @@ async fn a_command_that_prints_too_much_is_stopped() {
 }
 
 #[tokio::test]
+async fn a_command_without_a_memory_runs() {
+    let spins = wat::parse_str("(module (func (export \"_start\") (loop (br 0))))").unwrap();
+    assert!(spins.len() < 50, "{} bytes", spins.len());
+    let called = test(&spins).limit(|limits| limits.fuel = 1_000_000).call(json!({})).await;
+    called.failed("timeout", "fuel_exhausted");
+    let silent = wat::parse_str("(module (func (export \"_start\")))").unwrap();
+    let output = json!({ "exit_code": 0, "stdout": "", "stderr": "", "files": [] });
+    assert_eq!(test(&silent).call(json!({})).await.succeeded(), output);
+}
+
+#[tokio::test]
+async fn a_module_for_another_engine_is_told_what_is_missing() {
+    for (text, what) in [
+        ("(module (type (struct)) (func (export \"_start\")))", "garbage collection"),
+        ("(module (memory 1 1 shared) (func (export \"_start\")))", "threads"),
+    ] {
+        let refusal = refused(&wat::parse_str(text).unwrap()).await;
+        assert!(refusal.message.contains(&format!("needs {what}, which toolcell does not have")), "{refusal:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_that_spins_ends_at_its_limits() {
     let module = spinning();
     let called = test(&module).limit(|limits| limits.fuel = 1_000_000).call(json!({})).await;
