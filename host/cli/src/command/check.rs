@@ -66,13 +66,13 @@ impl Check {
                 return show::closed(error);
             }
         }
-        let count = |severity, noun| {
+        let count = |noun, severity| {
             let count = found.iter().filter(|found| found.severity == severity).count();
             show::counted(count as u64, noun)
         };
-        let errors = count(Severity::Error, "error");
-        let warnings = count(Severity::Warning, "warning");
-        let notes = count(Severity::Note, "note");
+        let errors = count("error", Severity::Error);
+        let warnings = count("warning", Severity::Warning);
+        let notes = count("note", Severity::Note);
         show::say(&format!("{errors}, {warnings}, {notes}"));
         Ok(exit)
     }
