@@ -267,6 +267,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("attached_time", &[], &["cli::registry::pulling::attachments_that_each_take"]),
     ("registry_credentials", &[], &["cli::registry::pushing::an_upload_to_another_host"]),
     ("registry_challenges", &[], &["cli::registry::pulling::another_host_cannot_ask"]),
+    ("registry_realm", &[], &["cli::registry::pulling::credentials_go_to_no_token_server"]),
     ("identity_redirects", &[], &["cli::registry::pulling::a_token_server_does_not_pass"]),
     ("helper_folders", &[], &["cli::registry::pushing::a_credential_helper_is_asked"]),
     ("registry_digests", &[], &["cli::registry::pulling::bytes_that_do_not_have_their_digest"]),

@@ -16,6 +16,9 @@ use super::{ConfigFile, Word};
 pub struct RegistrySection {
     /// Hosts that are spoken to without TLS, such as `registry.lan:5000`. Registries of this machine always are.
     pub plain_http: Vec<Word>,
+    /// Hosts that a registry may have its credentials sent to for a token, such as `auth.lan:5001`. Its own host, the hosts
+    /// below it, the domain directly above it and docker's token server always are.
+    pub token_servers: Vec<Word>,
     /// A PEM file of certificates that are trusted beside Mozilla's; a relative path begins in the folder of the file.
     pub certificates: Option<Word>,
     /// Time without progress after which a registry is given up, such as `10s` [default: `30s`].
@@ -29,20 +32,25 @@ pub struct RegistrySection {
 /// Words that cannot be applied, and any file but the user's own: that of a project could send credentials over a network in
 /// clear, and one that an option names has no effect.
 pub(super) fn settings(source: RuleSource, file: &ConfigFile) -> anyhow::Result<RegistrySettings> {
-    let RegistrySection { plain_http, certificates, timeout } = &file.registry;
+    let RegistrySection { plain_http, token_servers, certificates, timeout } = &file.registry;
     ensure!(
         file.registry == RegistrySection::default() || source == RuleSource::UserSettings || !guard!("registry_source"),
         "{}: [registry] is for your own toolcell.toml, because it says whom your credentials are sent to; remove it here",
         file.path.display()
     );
     let mut settings = RegistrySettings { credentials: Credentials::of_docker(), ..RegistrySettings::default() };
-    for host in plain_http {
-        let is_host =
-            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
-        let why = || format!("[registry] plain_http = {host:?}: give a host, such as \"registry.lan:5000\"");
-        ensure!(is_host, "{}: {}", file.place_of(host), why());
-        settings.plain_http.push(host.to_ascii_lowercase());
-    }
+    let hosts = |name: &'static str, words: &[Word]| {
+        let read = |host: &Word| {
+            let is_host =
+                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
+            let why = || format!("[registry] {name} = {host:?}: give a host, such as \"registry.lan:5000\"");
+            ensure!(is_host, "{}: {}", file.place_of(host), why());
+            Ok(host.to_ascii_lowercase())
+        };
+        words.iter().map(read).collect::<anyhow::Result<Vec<String>>>()
+    };
+    settings.plain_http.extend(hosts("plain_http", plain_http)?);
+    settings.token_servers.extend(hosts("token_servers", token_servers)?);
     settings.roots = certificates.iter().map(|path| file.folder.join(PathBuf::from(&**path))).collect();
     if let Some(word) = timeout {
         let parsed = super::duration(word).map_err(|error| anyhow::anyhow!("[registry] timeout = {word:?}: {error}"));
@@ -74,9 +82,11 @@ mod tests {
         let read = of(RuleSource::UserSettings, text).unwrap();
         assert_eq!(read.plain_http, ["registry.lan:5000"]);
         assert_eq!((read.roots, read.patience), (vec!["/etc/ca.pem".into()], Duration::from_secs(2)));
-        for (wrong, why) in
-            [("plain_http = [\"http://a/b\"]", "give a host"), ("timeout = \"x\"", "number with a unit")]
-        {
+        for (wrong, why) in [
+            ("plain_http = [\"http://a/b\"]", "give a host"),
+            ("token_servers = [\"\"]", "give a host"),
+            ("timeout = \"x\"", "number with a unit"),
+        ] {
             let error = of(RuleSource::UserSettings, &format!("[registry]\n{wrong}")).unwrap_err();
             assert!(format!("{error:#}").contains(why), "{error:#}");
         }

@@ -192,6 +192,32 @@ fn another_host_cannot_ask_for_the_credentials_of_a_registry() {
 }
 
 #[test]
+fn credentials_go_to_no_token_server_of_another_host() {
+    let (registry, reference, _) = registry();
+    let other = Registry::start();
+    other.wants_token("me", "secret");
+    registry.wants_password("me", "secret");
+    let challenge = format!("Bearer realm=\"http://{}/token\",service=\"here\"", other.host());
+    registry.tamper(move |_, _, honest| match honest.status {
+        401 => Answer::of(401, "application/json", b"{}").with("www-authenticate", &challenge),
+        _ => honest,
+    });
+    for entry in [json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }), json!({ "identitytoken": "secret" })] {
+        let (_guard, known) = knowing(&registry, &entry);
+        let refusal = pull_with(known, &reference).unwrap_err();
+        assert_eq!(refusal.code, "token_server_refused", "{refusal}");
+        assert!(refusal.message.contains(&other.host()) && !refusal.message.contains("secret"), "{refusal}");
+        assert!(other.seen().is_empty(), "{:?}", other.seen());
+    }
+    // The operator can say that it is one.
+    let (_guard, known) = knowing(&registry, &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }));
+    let known = RegistrySettings { token_servers: vec![other.host()], ..known };
+    let refusal = pull_with(known, &reference).unwrap_err();
+    assert_eq!(refusal.code, "registry_unauthorized", "{refusal}");
+    assert!(other.seen().iter().any(|seen| seen.authorization.is_some()));
+}
+
+#[test]
 fn a_token_server_does_not_pass_an_identity_token_on() {
     let (registry, reference, _) = registry();
     let other = Registry::start();

@@ -63,13 +63,16 @@ pub(super) async fn authorization(
     wire: &Wire,
     home: &Home,
     challenges: &[Challenge],
-    credential: Option<&Credential>,
+    (credential, token_servers): (Option<&Credential>, &[String]),
     (host, repository, access): (&str, &str, Access),
 ) -> Result<HeaderValue, Refusal> {
     let bearer = challenges.iter().find(|challenge| **challenge != Challenge::Basic);
     let value = match (bearer, credential) {
         (Some(Challenge::Bearer { realm, service }), credential) => {
             let url = Url::parse(realm).map_err(|_| refusal::malformed(host, "its realm is not a URL"))?;
+            if credential.is_some() && !home.trusts(&url, token_servers) && guard!("registry_realm") {
+                return Err(refusal::token_server(host, &url));
+            }
             let call = token_call(url, service.as_deref(), &access.scope(repository), credential);
             token(wire, home, call, host, credential.is_some()).await.map(|token| format!("Bearer {}", token.as_str()))
         }

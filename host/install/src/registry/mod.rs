@@ -39,6 +39,8 @@ const ERROR_BYTES_MAX: usize = 8 << 10;
 /// The name under which docker's registry is known, and the host that answers for it.
 const DOCKER_HUB: [&str; 2] = ["docker.io", "index.docker.io"];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+/// The token server of docker's registry.
+const DOCKER_HUB_TOKENS: &str = "auth.docker.io:443";
 
 /// Whether `host` is one of those of docker's registry.
 pub(crate) fn is_docker_hub(host: &str) -> bool {
@@ -50,6 +52,9 @@ pub(crate) fn is_docker_hub(host: &str) -> bool {
 pub struct RegistrySettings {
     /// Hosts, with their port if there is one, that are spoken to without TLS. Registries of this machine always are.
     pub plain_http: Vec<String>,
+    /// Hosts, with their port if it is not the usual one, that credentials may be sent to although they are none of the
+    /// registry's own: token servers that a registry names.
+    pub token_servers: Vec<String>,
     /// PEM files of certificates that are trusted beside Mozilla's.
     pub roots: Vec<PathBuf>,
     /// Time without progress after which a registry is given up.
@@ -60,7 +65,8 @@ pub struct RegistrySettings {
 
 impl Default for RegistrySettings {
     fn default() -> Self {
-        Self { plain_http: Vec::new(), roots: Vec::new(), patience: PATIENCE, credentials: Credentials::default() }
+        let (plain_http, token_servers, roots) = (Vec::new(), Vec::new(), Vec::new());
+        Self { plain_http, token_servers, roots, patience: PATIENCE, credentials: Credentials::default() }
     }
 }
 
@@ -157,7 +163,8 @@ impl Repository<'_> {
         // A token that was good for an earlier request can have expired.
         let credential = self.registries.settings.credentials.of_host(self.host()).await?;
         let scope = (self.host(), self.path.as_str(), self.access);
-        let value = auth::authorization(wire, &self.home, &challenges, credential.as_ref(), scope).await?;
+        let granted = (credential.as_ref(), self.registries.settings.token_servers.as_slice());
+        let value = auth::authorization(wire, &self.home, &challenges, granted, scope).await?;
         let answer = wire.send(self.with(call, Some(&value)), &self.home).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             return Err(refusal::unauthorized(self.host(), credential.is_some()));

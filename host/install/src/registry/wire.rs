@@ -16,7 +16,7 @@ use url::Url;
 use crate::exchange::{self, Call, Failure, REDIRECTS_MAX, Reply};
 use crate::tls;
 
-use super::refusal;
+use super::{DOCKER_HUB_HOST, DOCKER_HUB_TOKENS, refusal};
 
 /// Sends requests.
 pub(super) struct Wire {
@@ -46,6 +46,23 @@ impl Home {
     pub(super) fn of(url: &Url) -> Option<Self> {
         let scheme = if url.scheme() == "http" { "http" } else { "https" };
         Some(Self { scheme, host: url.host_str()?.to_owned(), port: url.port_or_known_default()? })
+    }
+
+    /// Whether `url` is one of a server that the registry may send its clients to with their credentials: itself, a host
+    /// below its own name, or the domain directly above it, which gave it its name. `known` are other hosts.
+    pub(super) fn trusts(&self, url: &Url, known: &[String]) -> bool {
+        let Some(host) = url.host_str() else { return false };
+        let port = url.port_or_known_default().unwrap_or_default();
+        let authority = format!("{host}:{port}");
+        let is_known = |known: &String| *known == authority || (*known == host && port == 443);
+        let is_hub = self.host == DOCKER_HUB_HOST && authority == DOCKER_HUB_TOKENS;
+        if self.is(url) || is_hub || known.iter().any(is_known) {
+            return true;
+        }
+        let is_name = matches!(url.host(), Some(url::Host::Domain(_)));
+        let is_above = || self.host.split_once('.').is_some_and(|(_, above)| above == host && above.contains('.'));
+        let is_below = || host.strip_suffix(&self.host).is_some_and(|rest| rest.ends_with('.'));
+        url.scheme() == "https" && port == 443 && is_name && (host == self.host || is_above() || is_below())
     }
 
     /// Whether `url` leads to the registry itself.
@@ -246,6 +263,33 @@ mod tests {
             assert!(!may_lead(own, private), "{own:?}");
         }
         assert!(!may_lead(&[None], None));
+    }
+
+    #[test]
+    fn a_registry_names_token_servers_of_its_own_domain() {
+        let known = ["tokens.lan:5001".to_owned()];
+        let trusts = |home: &str, realm: &str| {
+            Home::of(&Url::parse(home).unwrap()).unwrap().trusts(&Url::parse(realm).unwrap(), &known)
+        };
+        for (home, realm, is) in [
+            ("https://ghcr.io/", "https://ghcr.io/token", true),
+            ("https://registry.gitlab.com/", "https://gitlab.com/jwt/auth", true),
+            ("https://quay.io/", "https://auth.quay.io/t", true),
+            ("https://registry.lan:5000/", "https://registry.lan/t", true),
+            ("https://registry-1.docker.io/", "https://auth.docker.io/token", true),
+            ("https://registry.lan:5000/", "https://tokens.lan:5001/t", true),
+            ("https://registry.lan:5000/", "https://tokens.lan/t", false),
+            ("https://ghcr.io/", "https://evil.test/token", false),
+            ("https://ghcr.io/", "https://auth.docker.io/token", false),
+            ("https://ghcr.io/", "https://notghcr.io/token", false),
+            ("https://ghcr.io/", "https://io/token", false),
+            ("https://registry.gitlab.com/", "https://other.gitlab.com/t", false),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token", false),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5000/token", true),
+            ("https://10.0.0.1/", "https://0.0.1/t", false),
+        ] {
+            assert_eq!(trusts(home, realm), is, "{home} {realm}");
+        }
     }
 
     #[test]

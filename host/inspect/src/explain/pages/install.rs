@@ -196,6 +196,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Run `docker login HOST`.",
     },
     Page {
+        code: "token_server_refused",
+        origins: &[Call(PolicyBlocked)],
+        means: "The registry wants its credentials to be sent to another host, so nothing was sent.",
+        cause: "Its token server is on a host that is neither its own, nor below it, nor the domain directly above it.",
+        remedy: "If that is its token server, add the host to `token_servers` in `[registry]` of your own file.",
+    },
+    Page {
         code: "registry_rate_limited",
         origins: &[Call(RateLimited)],
         means: "The registry answers that there were too many requests.",
