@@ -13,15 +13,15 @@ use toolcell_core::journal::{CallLog, CallQuery, CallSummary};
 use toolcell_core::record::{Status, Timestamp};
 
 use super::exit::{BadRequest, Exit};
-use super::{page, show};
+use super::{page, show, waiting};
 
-/// Lists the latest calls: those that run, and those that ended.
+/// Lists the latest calls: those that wait for an approval, those that run, and those that ended.
 #[derive(Debug, Args)]
 pub struct Calls {
     /// Only calls of this tool: its id, the name of its component, or the beginning of ids, such as 'files.re*'
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// Only calls with this status: running, succeeded, failed, denied, blocked, canceled or timed_out
+    /// Only calls with this status: awaiting_approval, running, succeeded, failed, denied, blocked, canceled or timed_out
     #[arg(long, value_parser = status)]
     status: Option<Status>,
     /// Only calls that began at most so long ago, such as 30m, or since a time, such as 2026-11-22T08:00:00Z
@@ -71,7 +71,10 @@ impl FromStr for Since {
 }
 
 fn status(text: &str) -> Result<Status, String> {
-    let wrong = || "no such status; say running, succeeded, failed, denied, blocked, canceled or timed_out".to_owned();
+    let wrong = || {
+        "no such status; say awaiting_approval, running, succeeded, failed, denied, blocked, canceled or timed_out"
+            .to_owned()
+    };
     serde_json::from_value(Value::String(text.to_owned())).map_err(|_| wrong())
 }
 
@@ -88,7 +91,9 @@ impl Calls {
         });
         let Self { tool, status, caller, session, .. } = self;
         let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
-        let calls = log(&Home::find()?)?.calls(&query)?;
+        let home = Home::find()?;
+        let mut calls = log(&home)?.calls(&query)?;
+        waiting::add(&mut calls, &query, &home)?;
         let text = match self.json {
             true => show::json_line(&json!({ "calls": calls })),
             false if calls.is_empty() => "no calls\n".to_owned(),

@@ -15,6 +15,7 @@ mod page;
 mod replay;
 mod schema;
 mod trace;
+mod waiting;
 
 use toolcell_command::{ask, exit, hooks, interrupts, kept, options, serving, show, surface, target, tool_configs};
 

@@ -10,6 +10,12 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
     let (child, id) = place.waiting("one", &["--record"]);
     assert_eq!(place.list(&[]), [(id.clone(), "pending".to_owned())]);
     assert!(place.lines().is_empty(), "nothing runs before it is approved");
+    let calls = |more: &[&str]| place.run(&[&["calls", "--json"][..], more].concat()).exits(0).json()["calls"].clone();
+    for more in [&[][..], &["--status=awaiting_approval"], &["--since=1h"]] {
+        let listed = calls(more);
+        assert_eq!((&listed[0]["invocation_id"], &listed[0]["status"]), (&json!(id), &json!("awaiting_approval")));
+    }
+    assert_eq!(calls(&["--status=succeeded"]), json!([]));
     let said = place.run(&["approvals", "approve", &id, "--feedback", "this once"]).exits(0);
     assert_eq!(said.stderr, format!("{id}: approved; the process that asked runs it\n"));
     let record = ended(child).exits(0).json();
@@ -25,6 +31,7 @@ fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
     assert_eq!(decisions[1]["reason"]["channel"], "command");
     assert_eq!(record["result"]["additional_context"], json!([{"approver_feedback": "this once"}]));
     assert!(place.list(&[]).is_empty());
+    assert_eq!(calls(&[])[0]["status"], "succeeded");
     let shown = place.show(&id);
     assert_eq!(shown["result"], record["result"], "the stored result is the one that was given");
     assert_eq!(shown["events"], record["events"]);
