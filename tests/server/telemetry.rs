@@ -35,6 +35,11 @@ struct Got {
 impl Collector {
     /// Answers every request with `answer`; with nothing at all if that is empty.
     fn answering(answer: &'static str) -> Self {
+        Self::answering_at_first(answer, answer)
+    }
+
+    /// Answers the first request with `first`, and the others with `answer`.
+    fn answering_at_first(first: &'static str, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let got = Arc::<Mutex<Got>>::default();
@@ -43,6 +48,7 @@ impl Collector {
             for mut stream in listener.incoming().map_while(Result::ok) {
                 let request = read(&stream);
                 let mut got = into.lock().unwrap();
+                let answer = if got.requests.is_empty() { first } else { answer };
                 got.requests.extend(request);
                 match answer.is_empty() {
                     true => got.held.push(stream),
@@ -287,6 +293,26 @@ fn a_collector_that_fails_delays_no_call_and_the_exit_by_two_seconds_at_the_most
         let (status, took, ..) = client.close();
         assert!(status.success() && took < BOUND * 2, "{took:?}");
     }
+}
+
+#[test]
+fn what_a_collector_could_not_take_is_sent_again() {
+    let failing = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+    let collector = Collector::answering_at_first(failing, TAKEN);
+    let home = collector.home("");
+    let arguments = ["mcp".to_owned(), guest("probe#echo")];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut client = Client::run(home.toolcell(&arguments));
+    client.initialize(crate::support::OLD);
+    client.call("echo", json!({}));
+    let began = Instant::now();
+    while collector.requests("/v1/traces").len() < 2 {
+        assert!(began.elapsed() < PATIENCE, "sent once");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sent = collector.requests("/v1/traces");
+    assert_eq!(sent[0].1, sent[1].1);
+    client.close();
 }
 
 #[test]

@@ -43,7 +43,11 @@ impl Failure {
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable | Self::TimedOut => true,
-            Self::Refused(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            // A collector that fails, unless it says that it cannot do what was asked for at all.
+            Self::Refused(status) => {
+                let is_busy = matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
+                is_busy || (status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED)
+            }
         }
     }
 }
