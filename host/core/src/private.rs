@@ -9,8 +9,26 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use tempfile::NamedTempFile;
 
+use crate::record::{ErrorClass, Refusal};
+
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+
+/// The refusal for a state of toolcell at `path` that cannot be written, because of its file system or the rights on it;
+/// `None` for any other error. A key that others can read is such another one.
+pub fn unwritable(path: &Path, error: &io::Error) -> Option<Refusal> {
+    let what_to_do = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        io::ErrorKind::ReadOnlyFilesystem => "make its file system writable",
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "make its folder writable for you",
+        _ => return None,
+    };
+    let message = format!(
+        "toolcell cannot write its own state, {}: {error}; {what_to_do}, or set TOOLCELL_HOME to a folder that can be written",
+        path.display()
+    );
+    Some(Refusal::new(ErrorClass::SetupRequired, "home_unwritable", message))
+}
 
 /// What is on disk when a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! open can use it until it closes the file.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -117,7 +117,7 @@ fn path_of(file: &File, path: PathBuf) -> PathBuf {
 
 impl Cache {
     /// Opens the cache in `dir`, and creates what is missing; it keeps at most `bytes_max` bytes. A key that cannot be
-    /// read is `setup_required`, because its owner can fix that; a folder that cannot be created is a host fault.
+    /// read, and a folder that cannot be written, are `setup_required`, because their owner can fix that.
     pub(super) fn open(
         dir: &Path,
         key_file: &Path,
@@ -125,11 +125,18 @@ impl Cache {
         bytes_max: u64,
     ) -> Result<Self, Refusal> {
         private::create_dir(dir).map_err(|error| {
-            let dir = dir.display();
-            let message = format!("compiled components cannot be kept: cannot create the folder {dir}: {error}");
-            Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
+            private::unwritable(dir, &error).unwrap_or_else(|| {
+                let dir = dir.display();
+                let message = format!("compiled components cannot be kept: cannot create the folder {dir}: {error}");
+                Refusal::new(ErrorClass::ExecutionFailed, Refusal::HOST_FAULT, message)
+            })
         })?;
         let key = private_file::read_or_make_key(key_file).map_err(|error| {
+            // Not what is wrong with the key, but that none can be made.
+            let cause = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+            if let Some(refusal) = cause.and_then(|cause| private::unwritable(key_file, cause)) {
+                return refusal;
+            }
             let message = format!(
                 "the key of compiled components, {}, cannot be used: {error:#}; make it yours alone (chmod 600), or \
                  remove it, and a new one is made",

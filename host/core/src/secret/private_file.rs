@@ -43,7 +43,10 @@ pub fn read_or_make_key(path: &Path) -> anyhow::Result<Zeroizing<[u8; KEY_BYTES]
     match private::create_atomically(path, &[&key[..]], OnDisk::Name) {
         Ok(()) => Ok(key),
         // Another process may have created it first.
-        Err(error) => read_key(path)?.with_context(|| format!("cannot write the key file {}: {error}", path.display())),
+        Err(error) => match read_key(path)? {
+            Some(key) => Ok(key),
+            None => Err(error).with_context(|| format!("cannot write the key file {}", path.display())),
+        },
     }
 }
 

@@ -49,6 +49,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Call again when the tool is loaded anew; name the old component for a replay: `--component`.",
     },
     Page {
+        code: "home_unwritable",
+        origins: &[Call(SetupRequired)],
+        means: "toolcell cannot write its own state.",
+        cause: "Its folder is on a file system that is read-only or full, or belongs to another user.",
+        remedy: "Free some space, make the folder writable, or set `TOOLCELL_HOME` to another one.",
+    },
+    Page {
         code: "component_key_unreadable",
         origins: &[Call(SetupRequired)],
         means: "The key of the compiled components cannot be used.",
