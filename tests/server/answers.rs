@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::support::{Client, records, scratch};
+use crate::support::{Client, OLD, Web, frame, records, scratch};
 
 #[test]
 fn structured_output_comes_as_it_is_with_a_text_copy() {
@@ -143,6 +143,48 @@ fn frames_that_are_no_requests_leave_the_stream_alone() {
     assert_eq!(client.call("invocation", json!({}))["isError"], json!(false));
     let answered: Vec<Value> = client.seen().into_iter().filter(|frame| frame.get("result").is_some()).collect();
     assert_eq!(answered.len(), 2, "{answered:#?}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_answered_and_the_session_goes_on() {
+    let mut client = Client::of(&["probe#invocation"]);
+    let lines: [(&[u8], i64); 5] = [
+        (b"garbage", -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\xff\"}", -32700),
+        (b"\x00\x01", -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":", -32700),
+        (b"7", -32600),
+    ];
+    for (line, code) in lines {
+        client.forget();
+        client.send_bytes(line);
+        let (_, refused) = client.until(|frame| frame.get("error").is_some());
+        assert_eq!((&refused["error"]["code"], refused.get("id")), (&json!(code), Some(&Value::Null)), "{refused}");
+    }
+    client.forget();
+    // An answer to nothing is answered by nothing: two servers in a circle would never end.
+    client.send_text(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#);
+    assert_eq!(client.call("invocation", json!({}))["isError"], json!(false));
+    assert!(client.seen().iter().all(|frame| frame.get("error").is_none()), "{:#?}", client.seen());
+}
+
+#[test]
+fn a_greeting_without_a_version_is_taken_and_any_other_gap_is_named() {
+    let greeting = |client: Value| json!({ "protocolVersion": OLD, "capabilities": {}, "clientInfo": client });
+    let mut client = Client::silent(&["probe#invocation"], [""; 0]);
+    let refused = client.request("initialize", greeting(json!({ "version": "1" })));
+    assert_eq!(refused["error"]["code"], json!(-32602), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("params.clientInfo.name"), "{refused}");
+    let greeted = client.request("initialize", greeting(json!({ "name": "test" })));
+    assert_eq!(greeted["result"]["protocolVersion"], OLD, "{greeted}");
+    client.notify("notifications/initialized", json!({}));
+    assert_eq!(client.call("invocation", json!({}))["isError"], json!(false));
+    let web = Web::of(&["probe#invocation"]);
+    let greet = |info: Value| web.request("POST /mcp", &[], &frame(json!(1), "initialize", greeting(info)));
+    assert_eq!(greet(json!({ "name": "test" })).status, 200);
+    let refused = greet(json!({}));
+    assert_eq!((refused.status, refused.answer()["error"]["code"].clone()), (400, json!(-32602)), "{refused:?}");
+    assert!(refused.body.contains("params.clientInfo.name"), "{refused:?}");
 }
 
 #[test]

@@ -106,7 +106,9 @@ fn params_that_are_no_object_call_no_tool_without_its_arguments() {
 #[test]
 fn a_message_in_an_array_is_refused() {
     let mut client = Client::of(&["probe#echo"]);
-    client.send_text("[INFO] a log line is ignored");
+    client.send_text("[INFO] a log line is no array");
+    client.until(|frame| frame["error"]["code"] == json!(-32700));
+    client.forget();
     let params = r#"{"name":"echo","arguments":{"a":1}}"#;
     let message = format!(r#"["2.0",71,"tools/call",{params}]"#);
     for array in [message.clone(), format!(" [{}]", call(71, r#"{"a":1}"#, ""))] {

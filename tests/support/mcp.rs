@@ -140,9 +140,13 @@ impl Client {
     }
 
     pub(crate) fn send_text(&mut self, text: &str) {
+        self.send_bytes(text.as_bytes());
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         // The program may have ended; the test fails when it waits for an answer.
-        let _ = stdin.write_all(text.as_bytes()).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush());
+        let _ = stdin.write_all(bytes).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush());
     }
 
     pub(crate) fn send(&mut self, frame: &Value) {

@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use toolcell_core::catalog::TOOL_BUDGET;
 use toolcell_core::policy::Limits;
 use toolcell_server::{
-    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Offered, Offering, Offers, Server, Settings, Tokens,
-    serve_http,
+    ApprovalSettings, Away, Gate, HttpLimits, HttpSettings, Interrupted, Offered, Offering, Offers, Server, Settings,
+    Tokens, serve_http,
 };
 
 use super::{NEW, OLD, Toolcell, fixture, host};
@@ -97,6 +97,11 @@ impl Web {
 
     /// Serves a tool of a test guest as an embedder of the library would, without a token.
     pub(crate) fn embedded(guest: &str, limits: HttpLimits) -> Self {
+        Self::embedded_until(guest, limits, Box::pin(std::future::pending()))
+    }
+
+    /// Does what [`Self::embedded`] does, until `interrupted` completes.
+    pub(crate) fn embedded_until(guest: &str, limits: HttpLimits, interrupted: Interrupted) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let component = fixture(guest);
         let address = runtime.block_on(async {
@@ -112,13 +117,14 @@ impl Web {
             };
             let (host, grants, policy) = (Arc::new(host), Arc::default(), Arc::default());
             let offering = Offering::new(host, offers, grants, policy, Limits::default(), approvals);
-            let server = Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None }, offering);
+            let server =
+                Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None, log: None }, offering);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = Gate::new(address.port(), &[], &[]);
-            let (tokens, name, worker) = (Tokens::none(), None, None);
-            let settings = HttpSettings { listener, gate, tokens, limits, name, worker };
-            tokio::spawn(async move { serve_http(&server, settings, Box::pin(std::future::pending())).await });
+            let (tokens, name, worker, new_tokens) = (Tokens::none(), None, None, None);
+            let settings = HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens };
+            tokio::spawn(async move { serve_http(&server, settings, interrupted).await });
             address
         });
         let (_, said) = std::sync::mpsc::channel();

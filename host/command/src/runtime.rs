@@ -2,6 +2,9 @@ use std::pin::{Pin, pin};
 
 use anyhow::Context;
 use toolcell_core::executor::BoxFuture;
+use toolcell_core::pool::starting_threads;
+
+use super::exit::BadRequest;
 
 /// An executor whose loop and tasks are compiled here: they do not know the type of a future, which would otherwise
 /// bring a copy of each into the crate of every command.
@@ -19,7 +22,9 @@ impl Runtime {
     }
 
     fn built(builder: &mut tokio::runtime::Builder) -> anyhow::Result<Self> {
-        builder.enable_all().build().map(Self).context("cannot start the runtime")
+        let built = starting_threads(|| builder.enable_all().build());
+        let built = built.map_err(|error| BadRequest(format!("cannot start: {error}")))?;
+        built.map(Self).context("cannot start the runtime")
     }
 
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use toolcell::{
     Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms,
-    memory_share_bytes,
+    memory_bytes, memory_share_bytes,
 };
 use toolcell_config::{self as config, Layer, Layers, Names, Trust, Word};
 use toolcell_core::approval::EXPIRE_DEFAULT;
@@ -20,7 +20,7 @@ use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalSettings, Away, CallStore, Interrupted, Offered, Offering, Offers, Recorder, Server,
+    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers, Recorder, Server,
 };
 
 use super::ask::{self, Origins};
@@ -74,6 +74,12 @@ pub struct Serving {
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub callers: usize,
+    /// Whether clients come over a network: none of them may get the server killed.
+    #[arg(skip)]
+    pub listens: bool,
+    /// Where calls and refused access are told.
+    #[arg(skip)]
+    pub log: Option<Arc<Log>>,
     #[command(flatten)]
     approvals: ApprovalOptions,
     /// Never ask through the client: answers come from `toolcell approvals` alone
@@ -98,6 +104,8 @@ pub struct Served {
     pub home: Home,
     pub components: Components,
     pub watched: Watched,
+    /// Notified to read the configuration again, changed or not.
+    pub reload: Arc<Notify>,
 }
 
 /// The component file of each tool. A change of the file counts; a change of the sources does not, because the user has
@@ -174,7 +182,7 @@ impl Serving {
             calls: CallLog::new(home.calls(), home.calls_key(), LogSettings::default()),
             approvals: Journal::new(home.journal(), home.journal_key()),
         };
-        Ok(server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store) })
+        Ok(server::Settings { recorder, announcer: Arc::new(ask::announce), store: Some(store), log: self.log.clone() })
     }
 
     /// Adds to what a host does with compilations that this server notices them.
@@ -281,6 +289,9 @@ impl Serving {
             );
             return Err(Refusal::new(ErrorClass::SetupRequired, "memory_total_too_small", message));
         }
+        if self.listens {
+            fits(said, limits)?;
+        }
         let wanted = MemoryBudget::new(said.unwrap_or_else(memory_share_bytes));
         let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.as_ref().filter(|kept| kept.total() == wanted.total()) {
@@ -337,7 +348,10 @@ impl Served {
     /// offering.
     pub async fn follow(mut self) {
         loop {
-            let changed = self.watched.changed().await;
+            let changed = tokio::select! {
+                changed = self.watched.changed() => changed,
+                () = self.reload.notified() => Vec::new(),
+            };
             let reload = Reload::new(&self.server, &changed, &self.components);
             let mut watched = Watched::new(&self.home, &self.serving.options.policy);
             let assembled = loop {
@@ -370,6 +384,30 @@ impl Served {
             }
         }
     }
+}
+
+/// Checks whether the memory of this process suffices for a server whose calls together get `said` bytes, or as many as
+/// one of them may take: clients could get it killed otherwise.
+fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
+    let memory = memory_bytes();
+    let (calls, beside) = (said.unwrap_or_else(|| limits.host_bytes()), server::beside_calls_bytes(memory));
+    if calls.saturating_add(beside) <= memory || !guard!("memory_least") {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let (whose, what_to_lower) = match said {
+        Some(_) => ("all calls together get", "--memory-total"),
+        None => ("one call may take", "--memory and --max-output"),
+    };
+    let message = format!(
+        "this process may have {} MiB of memory, {whose} {} MiB, and the server takes up to {} MiB beside them: give it {} \
+         MiB, or lower {what_to_lower}",
+        memory >> 20,
+        mib(calls),
+        mib(beside),
+        mib(calls.saturating_add(beside)),
+    );
+    Err(Refusal::new(ErrorClass::SetupRequired, "memory_too_small", message))
 }
 
 /// The tools of the command line, else those of the files.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::builder::styling::AnsiColor;
@@ -19,8 +19,19 @@ use toolcell_core::record::{
 
 use super::exit::{self, Exit};
 
+/// What takes the lines of [`say`] instead of standard error.
+static TAKES: OnceLock<Box<dyn Fn(&str) + Send + Sync>> = OnceLock::new();
+
+/// Gives the lines of [`say`] to `takes` from now on.
+pub fn say_through(takes: impl Fn(&str) + Send + Sync + 'static) {
+    let _ = TAKES.set(Box::new(takes));
+}
+
 /// Prints one line on standard error.
 pub fn say(line: &str) {
+    if let Some(takes) = TAKES.get() {
+        return takes(line);
+    }
     let terminal = io::stderr().is_terminal();
     let _ = writeln!(io::stderr(), "{}", emphasized(&printable(line, terminal), terminal && wants_colours()));
 }

@@ -97,7 +97,7 @@ impl Start {
 
     fn served(self, server: Arc<Server>) -> Served {
         let Self { serving, home, components, watched } = self;
-        Served { server, serving, home, components, watched }
+        Served { server, serving, home, components, watched, reload: Arc::default() }
     }
 }
 

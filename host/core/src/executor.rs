@@ -240,9 +240,16 @@ pub fn canceled(reason: AbortReason) -> Refusal {
         AbortReason::Fallback => {
             (ErrorClass::StreamingFallbackDiscarded, "fallback", "superseded by another attempt at the same call")
         }
-        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, "canceled", "the host is shutting down"),
+        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, Refusal::SHUT_DOWN, "the host is shutting down"),
         AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
         AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
     };
-    Refusal::new(class, code, why)
+    let mut refusal = Refusal::new(class, code, why);
+    if reason == AbortReason::RuntimeShutdown {
+        refusal.retry_after = Some(SHUT_DOWN_RETRY_AFTER);
+    }
+    refusal
 }
+
+/// Time after which a call that was cut can be made again, by the host that follows, in seconds.
+const SHUT_DOWN_RETRY_AFTER: f64 = 1.0;

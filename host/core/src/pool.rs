@@ -1,8 +1,10 @@
 //! Bounded thread pools for blocking work, one for each kind of it, so that work that blocks in one pool delays no
 //! other kind: a name server that does not answer must not keep the journal from its disk.
 
+use std::cell::Cell;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, EnterGuard, Runtime};
@@ -78,6 +80,39 @@ const IDLE: Duration = Duration::from_secs(1);
 #[error("too much work of this kind is waiting")]
 pub struct Busy;
 
+/// The system gives this process no more threads.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the system gives this process no more threads: raise the limit of its control group (pids.max) or user (ulimit -u)"
+)]
+pub struct NoThreads;
+
+thread_local! {
+    /// Whether this thread starts threads through tokio.
+    static STARTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `begin`, which starts threads through tokio.
+///
+/// # Errors
+///
+/// The system has no more threads: tokio panics then, and that is not shown.
+pub fn starting_threads<T>(begin: impl FnOnce() -> T) -> Result<T, NoThreads> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let shows = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !STARTS.get() {
+                shows(panic);
+            }
+        }));
+    });
+    let before = STARTS.replace(true);
+    let begun = std::panic::catch_unwind(AssertUnwindSafe(begin));
+    STARTS.set(before);
+    begun.map_err(|_| NoThreads)
+}
+
 /// Why work has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfinished {
@@ -85,6 +120,8 @@ pub enum Unfinished {
     Busy(#[from] Busy),
     #[error("the work panicked")]
     Panicked,
+    #[error(transparent)]
+    NoThreads(#[from] NoThreads),
 }
 
 impl Pool {
@@ -109,10 +146,13 @@ impl Pool {
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unfinished> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Busy)?;
         let Some(runtime) = &self.runtime else { return Err(Busy.into()) };
-        let begun = runtime.spawn_blocking(move || {
-            let _place = place;
-            work()
+        let begun = starting_threads(|| {
+            runtime.spawn_blocking(move || {
+                let _place = place;
+                work()
+            })
         });
+        let begun = begun?;
         let abort = AbortOnDrop(begun.abort_handle());
         let done = begun.await.map_err(|_| Unfinished::Panicked);
         drop(abort);

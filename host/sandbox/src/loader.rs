@@ -261,7 +261,7 @@ async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
 /// Runs `work`, which reads or writes files of the host's own, on a thread for that.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     STORE.run(work).await.map_err(|error| match error {
-        Unfinished::Busy(_) => {
+        Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
             let message = format!("the tool's component cannot be loaded now: {error}; call again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_loads", message)
         }

@@ -1,10 +1,11 @@
 //! Memory budgets for client input, over all connections.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolcell::memory_bytes;
 use toolcell_core::scheduler::share;
 
 /// Bytes per permit, because a semaphore counts permits in 32 bits.
@@ -13,12 +14,62 @@ const UNIT: usize = 1 << 10;
 /// not wait for large ones.
 const FREE: usize = 64 << 10;
 
+/// Fewest and most bytes for the bodies of requests, the arguments of calls and the results that clients have not read,
+/// over all connections. The fewest let through one request of the maximum size.
+const BODIES: (u64, u64) = (16 << 20, 64 << 20);
+const ARGUMENTS: (u64, u64) = (64 << 20, 256 << 20);
+const RESULTS: (u64, u64) = (32 << 20, 256 << 20);
+/// The parts of the memory of this process that these are, unless that is less or more.
+const PARTS: (u64, u64, u64) = (32, 16, 16);
+/// Memory of a server that makes no call, in bytes. Measured, with a margin.
+const IDLE_BYTES: u64 = 96 << 20;
+
+/// The memory for what clients send and are sent, in bytes: parts of what this process may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) bodies: usize,
+    pub(super) arguments: usize,
+    pub(super) results: usize,
+}
+
+/// The room of this process. The limit of its control group is read once.
+pub(super) static ROOM: LazyLock<Room> = LazyLock::new(|| Room::of(memory_bytes()));
+
+impl Room {
+    fn of(memory: u64) -> Self {
+        let part = |part: u64, (least, most): (u64, u64)| {
+            usize::try_from((memory / part).clamp(least, most)).unwrap_or(usize::MAX)
+        };
+        let (bodies, arguments, results) = PARTS;
+        Self { bodies: part(bodies, BODIES), arguments: part(arguments, ARGUMENTS), results: part(results, RESULTS) }
+    }
+}
+
+/// Returns the memory that a server takes beside its calls, in bytes, if this process may have `memory`.
+///
+/// ```
+/// use toolcell_server::beside_calls_bytes;
+///
+/// assert!(beside_calls_bytes(512 << 20) < beside_calls_bytes(16 << 30));
+/// ```
+pub fn beside_calls_bytes(memory: u64) -> u64 {
+    let Room { bodies, arguments, results } = Room::of(memory);
+    [bodies, arguments, results].iter().fold(IDLE_BYTES, |all, part| all.saturating_add(*part as u64))
+}
+
+/// The budgets of principals, which share a total.
+#[derive(Clone, Debug)]
+pub(super) struct Budgets {
+    all: Arc<Semaphore>,
+    all_units: usize,
+    own_units: usize,
+}
+
 /// The bytes that one principal may take at once, out of a total that all principals share.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     own: Arc<Semaphore>,
-    all: Arc<Semaphore>,
-    own_units: usize,
+    of: Budgets,
 }
 
 /// Bytes taken from a budget; dropping the lease returns them.
@@ -31,37 +82,44 @@ pub(super) struct Lease {
 impl Budget {
     /// Creates the budget of a single principal.
     pub(super) fn new(bytes: usize) -> Self {
-        Self::each(bytes, 1).swap_remove(0)
+        Budgets::new(bytes, 1).one()
     }
 
-    /// Creates one budget per principal; together they never exceed `bytes`.
-    pub(super) fn each(bytes: usize, principals: usize) -> Vec<Self> {
-        let all = Arc::new(Semaphore::new(bytes / UNIT));
-        let own_units = share(bytes / UNIT, principals);
-        let own = || Self { own: Arc::new(Semaphore::new(own_units)), all: Arc::clone(&all), own_units };
-        (0..principals.max(1)).map(|_| own()).collect()
-    }
-
-    /// Waits for `bytes`, capped at the principal's share. `None` if `bytes` is too small to be counted.
+    /// Waits for `bytes`; what is more than everything takes everything. `None` if `bytes` is too small to be counted.
     pub(super) async fn take(&self, bytes: usize) -> Option<Lease> {
-        let units = self.units(bytes)?;
+        let (own, all) = self.units(bytes)?;
         // These semaphores are never closed, so acquiring never fails.
-        let own = Arc::clone(&self.own).acquire_many_owned(units).await.ok()?;
-        let all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
+        let own = Arc::clone(&self.own).acquire_many_owned(own).await.ok()?;
+        let all = Arc::clone(&self.of.all).acquire_many_owned(all).await.ok()?;
         Some(Lease { _own: own, _all: all })
     }
 
     /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
-        let Some(units) = self.units(bytes) else { return Ok(None) };
-        let own = Arc::clone(&self.own).try_acquire_many_owned(units).map_err(|_| Spent)?;
-        let all = Arc::clone(&self.all).try_acquire_many_owned(units).map_err(|_| Spent)?;
+        let Some((own, all)) = self.units(bytes) else { return Ok(None) };
+        let own = Arc::clone(&self.own).try_acquire_many_owned(own).map_err(|_| Spent)?;
+        let all = Arc::clone(&self.of.all).try_acquire_many_owned(all).map_err(|_| Spent)?;
         Ok(Some(Lease { _own: own, _all: all }))
     }
 
-    fn units(&self, bytes: usize) -> Option<u32> {
-        let units = bytes.div_ceil(UNIT).min(self.own_units);
-        (bytes > FREE && guard!("client_memory")).then(|| u32::try_from(units).unwrap_or(u32::MAX))
+    /// What `bytes` take of the principal's share, and of the total. A single request may be larger than the share, and then
+    /// it counts as a whole, because the memory is not that of the principal.
+    fn units(&self, bytes: usize) -> Option<(u32, u32)> {
+        let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
+        (bytes > FREE && guard!("client_memory")).then(|| (units(self.of.own_units), units(self.of.all_units)))
+    }
+}
+
+impl Budgets {
+    /// Budgets of `principals`, which together never exceed `bytes`.
+    pub(super) fn new(bytes: usize, principals: usize) -> Self {
+        let all_units = bytes / UNIT;
+        Self { all: Arc::new(Semaphore::new(all_units)), all_units, own_units: share(all_units, principals) }
+    }
+
+    /// The budget of one more principal.
+    pub(super) fn one(&self) -> Budget {
+        Budget { own: Arc::new(Semaphore::new(self.own_units)), of: self.clone() }
     }
 }
 
@@ -101,16 +159,33 @@ pub(super) fn give_back_soon() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, UNIT};
+    use super::{Budgets, IDLE_BYTES, Room, UNIT, beside_calls_bytes};
 
     #[test]
     fn one_principal_leaves_the_others_their_share() {
-        let budgets = Budget::each(400 * UNIT, 2);
-        let [anna, bert] = budgets.as_slice() else { panic!() };
-        let all_of_hers = anna.try_take(1_000 * UNIT).unwrap();
+        let budgets = Budgets::new(400 * UNIT, 2);
+        let (anna, bert) = (budgets.one(), budgets.one());
+        let all_of_hers = anna.try_take(200 * UNIT).unwrap();
         assert!(anna.try_take(100 * UNIT).is_err() && anna.try_take(UNIT).is_ok());
         assert!(bert.try_take(200 * UNIT).is_ok());
         drop(all_of_hers);
-        assert!(anna.try_take(100 * UNIT).is_ok());
+        // One that is larger than her share counts as a whole.
+        let large = anna.try_take(300 * UNIT).unwrap();
+        assert!(bert.try_take(150 * UNIT).is_err() && bert.try_take(100 * UNIT).is_ok());
+        drop(large);
+        assert!(anna.try_take(1_000 * UNIT).is_ok());
+    }
+
+    #[test]
+    fn the_room_is_a_part_of_the_memory() {
+        let of = |mib: u64| {
+            let Room { bodies, arguments, results } = Room::of(mib << 20);
+            (bodies >> 20, arguments >> 20, results >> 20)
+        };
+        assert_eq!(
+            (of(64 << 10), of(2_048), of(512), of(128)),
+            ((64, 256, 256), (64, 128, 128), (16, 64, 32), (16, 64, 32))
+        );
+        assert_eq!(beside_calls_bytes(512 << 20), IDLE_BYTES + (112 << 20));
     }
 }

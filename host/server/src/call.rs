@@ -234,8 +234,9 @@ impl Server {
 
     /// Hands the record of a call to the recorder.
     pub(super) async fn keep(&self, record: &CallRecord) {
+        self.note(record).await;
         if let Some(recorder) = &self.settings.recorder {
-            recorder.keep(record.clone()).await;
+            recorder.keep(record).await;
         }
     }
 

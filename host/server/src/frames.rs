@@ -13,14 +13,14 @@ use rmcp::model::{
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::error::Category;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use super::ARGUMENT_BYTES_MAX;
-use super::budget::{Budget, give_back_soon};
+use super::budget::{Budget, ROOM, give_back_soon};
+use super::greeting;
 use super::loading::LoadEnd;
 use super::outline::{ARRAY, Outline, Unread, is_array};
 use super::pending::{Pending, Taken};
@@ -58,7 +58,7 @@ pub(super) struct Frames {
     closed: CancellationToken,
     pending: Arc<Pending>,
     /// A refusal that is not yet in the output buffer.
-    refusal: Option<Outgoing>,
+    refusal: Option<Value>,
     /// Whether a refusal is not yet written completely.
     owes: bool,
     /// The load of the tools that requests may wait for; the end of the input counts when that has ended.
@@ -116,10 +116,9 @@ impl Frames {
             self.settle().await?;
             match self.lines.next() {
                 Some(Line::Message(message)) => return Ok(Some(*message)),
-                Some(Line::Invalid) => self.refuse("Invalid request".to_owned(), None),
                 Some(Line::Refused(refused)) => {
                     let id = refused.id.filter(|id| self.pending.is_free(id));
-                    self.refuse(refused.why, id);
+                    self.refuse(&refused.error, id.as_ref());
                 }
                 None => {
                     self.lines.read.reserve(READ_BYTES);
@@ -131,10 +130,10 @@ impl Frames {
         }
     }
 
-    /// Refuses an invalid message. The refusal carries no id if the message has none or one that is in use, because the
+    /// Refuses an invalid message. The id of the refusal is null if the message has none or one that is in use, because the
     /// first request with that id still gets its own response.
-    fn refuse(&mut self, why: String, id: Option<RequestId>) {
-        self.refusal = Some(JsonRpcMessage::error(ErrorData::invalid_request(why, None), id));
+    fn refuse(&mut self, error: &ErrorData, id: Option<&RequestId>) {
+        self.refusal = Some(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         self.owes = true;
     }
 
@@ -177,7 +176,7 @@ impl Transport<RoleServer> for Frames {
             // A read error counts as the end of the stream.
             let Ok(Some(mut message)) = self.next().await else { break };
             let Err(taken) = self.begins(&mut message) else { return Some(message) };
-            self.refuse(taken.to_string(), None);
+            self.refuse(&invalid(taken.to_string()), None);
         }
         // The requests that wait for the tools get their answers, although the client sends no more.
         if let Some(load) = &mut self.load {
@@ -211,7 +210,7 @@ struct Output {
 }
 
 impl Output {
-    fn put(&mut self, item: &Outgoing) -> io::Result<()> {
+    fn put(&mut self, item: &impl Serialize) -> io::Result<()> {
         let whole = self.left.len();
         if let Err(error) = serde_json::to_writer((&mut self.left).writer(), item) {
             self.left.truncate(whole);
@@ -261,15 +260,41 @@ struct Lines {
 
 enum Line {
     Message(Box<Incoming>),
-    /// JSON that is not an MCP message.
-    Invalid,
-    /// A frame that is refused before it is parsed.
-    Refused(Unread),
+    /// What is no MCP message, or none that is taken.
+    Refused(Refused),
+}
+
+/// Why a line is refused, and the id of the request that the refusal answers.
+struct Refused {
+    error: ErrorData,
+    id: Option<RequestId>,
+}
+
+impl From<Unread> for Refused {
+    fn from(Unread { id, why }: Unread) -> Self {
+        Self { error: invalid(why), id }
+    }
+}
+
+fn invalid(why: String) -> ErrorData {
+    ErrorData::invalid_request(why, None)
+}
+
+/// The error for a text that is no message: no JSON, or JSON of another kind.
+pub(super) fn unreadable(text: &[u8]) -> ErrorData {
+    let why = match std::str::from_utf8(text) {
+        Err(error) => format!("the message is not UTF-8 from byte {} on", error.valid_up_to()),
+        Ok(text) => match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => return invalid("Invalid request: a message is a JSON object with jsonrpc and method".to_owned()),
+            Err(error) => format!("the message is not JSON: {error}"),
+        },
+    };
+    ErrorData::parse_error(format!("{why}: send one JSON-RPC message, on one line"), None)
 }
 
 impl Default for Lines {
     fn default() -> Self {
-        let budget = Budget::new(ARGUMENT_BYTES_MAX);
+        let budget = Budget::new(ROOM.arguments);
         Self { read: BytesMut::new(), budget, searched: 0, skipping: false }
     }
 }
@@ -291,7 +316,8 @@ impl Lines {
             let line = self.read.split_to(self.searched + end + 1);
             self.searched = 0;
             if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
-                continue;
+                let why = format!("the message has more than {LINE_BYTES_MAX} bytes: send less");
+                return Some(Line::Refused(Unread { id: None, why }.into()));
             }
             if let Some(line) = parse(line.trim_ascii(), &self.budget) {
                 return Some(line);
@@ -300,24 +326,35 @@ impl Lines {
     }
 }
 
-/// Parses a line. A line that is not JSON is ignored, because answering it could start an endless exchange.
+/// Parses a line; `None` for an empty one, and for a notification that cannot be read.
 fn parse(line: &[u8], budget: &Budget) -> Option<Line> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    if line.is_empty() {
+        return None;
+    }
+    let refused = |error, id| Some(Line::Refused(Refused { error, id }));
     let outline = match Outline::of(line) {
         Ok(outline) => outline,
-        Err(refused) => return Some(Line::Refused(refused)),
+        Err(unread) => return Some(Line::Refused(unread.into())),
     };
     if is_array(line) {
-        return Some(Line::Refused(Unread { id: None, why: ARRAY.to_owned() }));
+        return refused(invalid(ARRAY.to_owned()), None);
+    }
+    if let Some(outline) = outline.as_ref().filter(|outline| outline.is("initialize")) {
+        return match greeting::complete(line) {
+            Ok(completed) => message(completed.as_deref().unwrap_or(line), None),
+            Err(wrong) => refused(wrong, outline.request_id()),
+        };
     }
     let called = outline.and_then(|outline| Some((outline.arguments()?, outline)));
     let Some((arguments, outline)) = called else { return message(line, None) };
     let Ok(lease) = budget.try_take(weight(arguments)) else {
         let why = format!(
-            "the arguments of all calls on their way may take {ARGUMENT_BYTES_MAX} bytes of memory, and this call is beyond \
-             that: wait for answers, then call again"
+            "the arguments of all calls on their way may take {} bytes of memory, and this call is beyond that: wait \
+             for answers, then call again",
+            ROOM.arguments
         );
-        return Some(Line::Refused(Unread { id: outline.request_id(), why }));
+        return refused(invalid(why), outline.request_id());
     };
     message(&outline.without_arguments(), Some(Sent::new(arguments, lease)))
 }
@@ -335,9 +372,9 @@ fn message(line: &[u8], sent: Option<Sent>) -> Option<Line> {
             }
             Some(Line::Message(Box::new(message)))
         }
-        Err(error) if matches!(error.classify(), Category::Syntax | Category::Eof) => None,
         // A notification has no response.
-        Err(_) => (!is_notification(line)).then_some(Line::Invalid),
+        Err(_) if is_notification(line) => None,
+        Err(_) => Some(Line::Refused(Refused { error: unreadable(line), id: None })),
     }
 }
 
@@ -384,7 +421,7 @@ mod tests {
         std::iter::from_fn(|| lines.next())
             .map(|line| match line {
                 Line::Message(message) => Some(serde_json::to_value(message).unwrap()),
-                Line::Invalid | Line::Refused(_) => None,
+                Line::Refused(_) => None,
             })
             .collect()
     }
@@ -419,27 +456,42 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_in_pieces_and_what_is_none_is_let_be() {
+    fn lines_come_in_pieces_and_what_is_no_message_is_refused() {
         let mut lines = Lines::default();
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
         let (first, second) = ping.split_at(9);
         assert!(read(&mut lines, first.as_bytes()).is_empty());
-        assert_eq!(read(&mut lines, format!("{second}\r\n\n{{\n").as_bytes()).len(), 1);
-        assert!(read(&mut lines, b"\xff\xfe\n\xc3").is_empty(), "no text is no message");
+        let are_messages = |read: Vec<Option<Value>>| read.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(are_messages(read(&mut lines, format!("{second}\r\n\n{{\n").as_bytes())), [true, false]);
+        assert_eq!(are_messages(read(&mut lines, b"\xff\xfe\n\xc3")), [false]);
         let odd = "[]\n{\"jsonrpc\":\"2.0\",\"method\":\"$/odd\",\"params\":7}\n";
-        let read_all = read(&mut lines, format!("\n{odd}{ping}\n").as_bytes());
-        assert_eq!(read_all.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(are_messages(read(&mut lines, format!("\n{odd}{ping}\n").as_bytes())), [false, false, true]);
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_skipped_and_not_kept() {
+    fn what_cannot_be_read_is_a_parse_error() {
+        let lines: [(&[u8], i32); 5] = [
+            (b"garbage", -32700),
+            (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\xff\"}", -32700),
+            (b"{\"jsonrpc\":\"2.0\"", -32700),
+            (b"7", -32600),
+            (b"{}", -32600),
+        ];
+        for (line, code) in lines {
+            let Some(Line::Refused(refused)) = super::parse(line, &Budget::new(1 << 20)) else { panic!("{line:?}") };
+            assert_eq!((refused.error.code.0, refused.id), (code, None), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_refused_and_not_kept() {
         let mut lines = Lines::default();
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();
         for _ in 0..40 {
             assert!(read(&mut lines, &[b'x'; 1 << 20]).is_empty());
             assert!(lines.read.len() <= LINE_BYTES_MAX);
         }
-        assert_eq!(read(&mut lines, format!("x\n{ping}\n").as_bytes()).len(), 1);
+        assert_eq!(read(&mut lines, format!("x\n{ping}\n").as_bytes()).len(), 2);
         assert!(!lines.skipping);
     }
 }

@@ -14,10 +14,13 @@ mod calls;
 mod discovery;
 mod exchange;
 mod frames;
+mod greeting;
+mod health;
 mod held;
 mod http;
 mod loading;
 mod loads;
+mod log;
 mod notices;
 mod offer;
 mod offering;
@@ -28,6 +31,7 @@ mod pending;
 mod providers;
 mod reading;
 mod recorder;
+mod results;
 mod sent;
 mod session;
 mod stdio;
@@ -45,12 +49,15 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::executor::BoxFuture;
 
 use calls::Calls;
+use health::Health;
 use held::HeldCalls;
 use loading::Loading;
 use tasks::Tasks;
 
 pub use asking::{Announcer, Away};
+pub use budget::beside_calls_bytes;
 pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
+pub use log::{Log, LogForm, LogLevel};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
 pub use providers::Providers;
@@ -66,9 +73,6 @@ pub type Serving<'a> = BoxFuture<'a, anyhow::Result<()>>;
 /// What ends a server when it is ready.
 pub type Interrupted = BoxFuture<'static, ()>;
 
-/// Maximum memory for the arguments of all calls in flight through one transport, in bytes.
-const ARGUMENT_BYTES_MAX: usize = 256 << 20;
-
 /// The settings of a server, apart from its offering.
 pub struct Settings {
     /// Writes the record of every call, and of the calls that tools make.
@@ -77,6 +81,8 @@ pub struct Settings {
     pub announcer: Announcer,
     /// Where calls are found again that a client asks about; without it, no call becomes a task.
     pub store: Option<CallStore>,
+    /// Where the operator learns of calls, of refused access, and of what keeps calls from running.
+    pub log: Option<Arc<Log>>,
 }
 
 /// Offers tools to clients over any transport.
@@ -89,6 +95,7 @@ pub struct Server {
     changes: watch::Sender<u64>,
     calls: Arc<Calls>,
     held: HeldCalls,
+    health: Health,
     /// The calls that clients ask about; `None` without a store.
     tasks: Option<Arc<Tasks>>,
     stop: CancellationToken,
@@ -111,6 +118,7 @@ impl Server {
             changes: watch::Sender::new(0),
             calls: Arc::default(),
             held: HeldCalls::default(),
+            health: Health::default(),
             tasks,
             stop: CancellationToken::new(),
             loading,
@@ -176,6 +184,9 @@ impl Server {
         }
         if let Some(telemetry) = &self.offering().telemetry {
             telemetry.close();
+        }
+        if let Some(log) = &self.settings.log {
+            log.close();
         }
     }
 

@@ -13,6 +13,7 @@ use toolcell_core::record::{ErrorClass, Input, Refusal};
 use toolcell_dialect::mcp::{self, READ_RESULT, ReadArguments, Unreadable};
 
 use super::payloads::Shelved;
+use super::results;
 use super::sent::Sent;
 use super::session::{PAYLOAD_BYTES_MAX, Session};
 
@@ -21,7 +22,11 @@ const PART_BYTES_MAX: u64 = 8 << 20;
 
 impl Session {
     /// Answers `resources/read`, for a payload that a result referred this client to.
-    pub(super) async fn read_payload(&self, uri: &str) -> Result<ReadResourceResponse, ErrorData> {
+    pub(super) async fn read_payload(
+        &self,
+        uri: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
         let unreadable = |why: &'static str, state: &str| {
             Err(ErrorData::resource_not_found(why, Some(json!({ "uri": uri, "state": state }))))
         };
@@ -38,6 +43,8 @@ impl Session {
         if !host.keeping().output {
             return unreadable("a setting of the operator keeps all output back", "redacted");
         }
+        let bytes = link.size.unwrap_or_default().min(PAYLOAD_BYTES_MAX);
+        results::reserve(context, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
         let read = match from {
             None => host.payload(&digest, PAYLOAD_BYTES_MAX).await.map(|all| mcp::payload(&link, all, &provenance)),
             Some(from) => {

@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,13 +9,24 @@ use tokio::sync::mpsc;
 use toolcell::{BoxFuture, RecordKeeper};
 use toolcell_core::record::CallRecord;
 
-/// Maximum number of queued records; while the queue is full, a call that ends waits (backpressure).
+use super::budget::{Budget, Lease};
+
+/// Maximum number of queued records, and maximum memory of large ones, in bytes; while the queue is full, a call that ends
+/// waits (backpressure).
 const WAITING_MAX: usize = 256;
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// Appends the record of every call to a file, one JSON line each; those of the calls that a tool makes before its own. A new file is readable by its owner only.
 pub struct Recorder {
-    queue: Mutex<Option<mpsc::Sender<CallRecord>>>,
+    queue: Mutex<Option<mpsc::Sender<Line>>>,
+    room: Budget,
     writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A record as JSON, and the memory that is reserved for it.
+struct Line {
+    text: Vec<u8>,
+    _lease: Option<Lease>,
 }
 
 impl Recorder {
@@ -33,16 +44,19 @@ impl Recorder {
                 failed(&error);
             }
         })?;
-        Ok(Self { queue: Mutex::new(Some(queue)), writer: Mutex::new(Some(writer)) })
+        let room = Budget::new(WAITING_BYTES_MAX);
+        Ok(Self { queue: Mutex::new(Some(queue)), room, writer: Mutex::new(Some(writer)) })
     }
 
     /// Queues a record; waits while the queue is full.
-    pub(super) async fn keep(&self, record: CallRecord) {
+    pub(super) async fn keep(&self, record: &CallRecord) {
         let queue = lock(&self.queue).clone();
-        if let Some(queue) = queue {
-            // Sending fails after a write error, which was reported; calls continue.
-            let _ = queue.send(record).await;
-        }
+        // A record has no map with other keys than texts, and so can be written.
+        let Some((queue, mut text)) = queue.zip(serde_json::to_vec(record).ok()) else { return };
+        text.push(b'\n');
+        let lease = self.room.take(text.len()).await;
+        // Sending fails after a write error, which was reported; calls continue.
+        let _ = queue.send(Line { text, _lease: lease }).await;
     }
 
     /// Waits until all queued records are written. Later records are dropped.
@@ -56,7 +70,7 @@ impl Recorder {
 
 impl RecordKeeper for Recorder {
     fn ended<'a>(&'a self, record: &'a CallRecord) -> BoxFuture<'a, ()> {
-        Box::pin(self.keep(record.clone()))
+        Box::pin(self.keep(record))
     }
 }
 
@@ -64,13 +78,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(out: File, mut records: mpsc::Receiver<CallRecord>) -> std::io::Result<()> {
-    let mut out = BufWriter::new(out);
-    while let Some(record) = records.blocking_recv() {
-        serde_json::to_writer(&mut out, &record)?;
-        out.write_all(b"\n")?;
-        // Flushed line by line, because a record matters most if the process dies.
-        out.flush()?;
+/// Writes line by line, because a record matters most if the process dies.
+fn write(mut out: File, mut records: mpsc::Receiver<Line>) -> std::io::Result<()> {
+    while let Some(line) = records.blocking_recv() {
+        out.write_all(&line.text)?;
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ use super::loads::Loads;
 use super::notices::Wanted;
 use super::offer::Offer;
 use super::payloads::ReadablePayloads;
+use super::results;
 use super::sent::Sent;
 use super::tasks::TASK_AFTER;
 use super::vain_cancels::VainCancels;
@@ -282,6 +283,7 @@ impl Session {
         let Ok(offer) = offering.offers.find(tool) else { return Err(mcp::protocol_error(&result)) };
         self.identity.shelf.put(&record.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
+        results::reserve(seen.context, moved_bytes(&result)).await?;
         fill_structured(offering, offer, &mut result).await;
         offering.offers.surface().selection().fit(&mut result.model_facing_content);
         Ok(mcp::call_result(&result, &revision(seen.context)).into())
@@ -332,6 +334,13 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
         None => None,
     };
     result.structured_content = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+}
+
+/// The size of what a result moved to payloads, in bytes.
+fn moved_bytes(result: &ToolResult) -> usize {
+    let size = |block: &toolcell_core::record::Content| block.fields.get("persisted_ref")?.get("size_bytes")?.as_u64();
+    let sizes = result.content.iter().filter(|block| block.is_persisted()).filter_map(size);
+    usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 
 /// Boxes what its futures hold: rmcp's future of a request has room for each of them, and is moved several times before it
@@ -507,9 +516,9 @@ impl ServerHandler for Session {
     async fn read_resource(
         &self,
         params: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Box::pin(self.read_payload(&params.uri)).await
+        Box::pin(self.read_payload(&params.uri, &context)).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -12,7 +12,7 @@ use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
-use toolcell_core::journal::{self, Follower, Held, Kept, Suspended};
+use toolcell_core::journal::{self, Follower, Held, Kept, LogError, Suspended};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
@@ -226,6 +226,15 @@ impl Host {
         self.services.announce(&event);
         // It reports what has happened already, so a log that cannot be written stops nothing here; calls it does.
         let _ = self.services.calls.announced(event, session).await;
+    }
+
+    /// Checks whether a call could be put on record now.
+    ///
+    /// # Errors
+    ///
+    /// Why not: a call would be refused as `journal_unavailable`.
+    pub async fn check_log(&self) -> Result<(), LogError> {
+        self.services.calls.checked().await
     }
 
     /// What this host allows to become of the outputs of its tools.

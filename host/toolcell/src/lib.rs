@@ -30,14 +30,14 @@ pub use builder::{CACHE_BYTES, CALLS_AT_ONCE, COMPILE_CPU_SECONDS, COMPILE_MEMOR
 pub use compiling::compile_if_asked;
 pub use home::{FILE_NAME, HOME_VARIABLE, Home};
 pub use host::{Host, Loaded, read_component};
-pub use machine::share_bytes as memory_share_bytes;
+pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
 pub use toolcell_core::approval::{Approver, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms};
 pub use toolcell_core::catalog::{Catalog, Tool};
 pub use toolcell_core::executor::{BoxFuture, Cancellation};
 pub use toolcell_core::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure, Registration, UpdatedOutput,
 };
-pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogSettings, Suspended};
+pub use toolcell_core::journal::{Followed, Follower, Held, Keep, Kept, Listener, LogError, LogSettings, Suspended};
 pub use toolcell_core::pipeline::{
     Background, Batch, BatchCall, BatchListener, CallExplanation, Callee, CancelOutcome, HookPreview, RecordKeeper,
     Request,

@@ -8,13 +8,18 @@ const MEMORY_UNKNOWN: u64 = 4 << 30;
 /// A control group without a limit reports a number of this size, or larger (version 1).
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Returns the default for the memory that all calls together get, in bytes: half of this machine's memory, or half of
-/// the control group's limit if that is lower.
+/// Returns the default for the memory that all calls together get, in bytes: half of [`memory_bytes`].
 pub fn share_bytes() -> u64 {
+    memory_bytes() / 2
+}
+
+/// Returns the memory that this process may have, in bytes: this machine's, or the limit of the control group if that is
+/// lower.
+pub fn memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = of_groups(&groups, Path::new("/sys/fs/cgroup"), |file| fs::read_to_string(file).ok());
-    machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN) / 2
+    machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN)
 }
 
 /// Parses the line `MemTotal: 123 kB`; returns bytes.

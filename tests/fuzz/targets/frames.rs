@@ -50,7 +50,7 @@ fn server(parts: &Parts) -> Arc<Server> {
         Limits::default(),
         approvals,
     );
-    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None }, offering)
+    Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None, log: None }, offering)
 }
 
 /// Sends everything, and reads until the server answers the last request.

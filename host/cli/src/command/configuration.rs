@@ -1,10 +1,11 @@
 //! Checks whether a configuration can be used: what is wrong with it, and how to fix it.
 
-use toolcell::{Home, Loaded, memory_share_bytes};
+use toolcell::{Home, Loaded, memory_bytes, memory_share_bytes};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{Layer, Names, ToolEntry, configured_compilation};
 use toolcell_core::record::Refusal;
 use toolcell_core::secret::SecretStore;
+use toolcell_server::beside_calls_bytes;
 
 use super::doctor::Check;
 use super::hooks;
@@ -58,6 +59,18 @@ fn memory(settings: &Settings) -> Check {
     if said.is_some() && total < each {
         let detail = format!("{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB");
         return Check::missing("memory", detail, "raise memory_total in [limits], or lower memory".to_owned());
+    }
+    let (memory, beside) = (memory_bytes(), beside_calls_bytes(memory_bytes()));
+    let needed = said.unwrap_or(each).saturating_add(beside);
+    if needed > memory {
+        let detail = format!(
+            "{} MiB for this process, and `toolcell serve` needs {}: {} for calls, and {} beside them",
+            memory >> 20,
+            needed.div_ceil(1 << 20),
+            said.unwrap_or(each).div_ceil(1 << 20),
+            beside.div_ceil(1 << 20)
+        );
+        return Check::missing("memory", detail, "give it more memory, or lower memory in [limits]".to_owned());
     }
     let calls = (total / each.max(1)).max(1);
     let detail = format!("{total_mib} MiB for all calls of a server, {whose}: {calls} at once, of {each_mib} MiB each");

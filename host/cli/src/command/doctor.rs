@@ -6,6 +6,7 @@ use serde::Serialize;
 use toolcell::{ENGINE_VERSION, FEATURES_OFF, Home, Keep, Limits, cached_bytes};
 use toolcell_config::{configured_compilation, configured_journal};
 use toolcell_core::approval::{Whitespace, visible};
+use toolcell_core::journal::CallLog;
 use toolcell_toolchain::{Lang, Preference, Search, State};
 
 use super::exit::Exit;
@@ -142,6 +143,10 @@ fn journal(home: &Home) -> Check {
                 Keep::Failures => "of calls that succeed, only their start stays on record",
                 Keep::None => return Check::ready("journal", "turned off: no call stays on record".to_owned()),
             };
+            if let Err(error) = CallLog::new(home.calls(), home.calls_key(), settings).check() {
+                let fix = format!("make {} writable, or free some space there", home.calls().display());
+                return Check::missing("journal", format!("{error}; so no call runs"), fix);
+            }
             let (max, days) = (settings.bytes_max.div_ceil(1 << 20), settings.age_max.as_secs() / (24 * 60 * 60));
             Check::ready(
                 "journal",

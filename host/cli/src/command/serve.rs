@@ -1,17 +1,22 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
-use clap::Args;
-use tokio::net::TcpListener;
+use clap::{Args, ValueEnum};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use toolcell_command::runtime::Runtime;
 use toolcell_core::policy::network::Authority;
 use toolcell_server::otc::WorkerSecret;
-use toolcell_server::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http};
+use toolcell_server::{Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http};
 
 use super::exit::{BadRequest, Exit};
 use super::serving::{self, Serving};
+use super::show;
 use super::starting::Ready;
 
 /// Offers tools over HTTP: to MCP clients at /mcp, and to any program at /v1. Clients need a token, printed once on standard error.
@@ -43,22 +48,56 @@ pub(super) struct Serve {
     /// An Origin that requests may come from, such as https://app.example.com
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "HTTP")]
     allow_origin: Vec<String>,
+    /// How standard error has a line for each call and for refused access
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Log")]
+    log: FormWord,
+    /// Leave out what matters less: info has every call, warning those that failed and refused access, error what keeps
+    /// calls from running
+    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Log")]
+    log_level: LevelWord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormWord {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LevelWord {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Where tokens come from, again at each SIGHUP.
+struct TokenSource {
+    /// The callers of the start, where no file names them.
+    callers: Tokens,
+    files: [Option<PathBuf>; 2],
 }
 
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<Exit> {
-        let (tokens, generated) = self.tokens()?;
+        let (source, generated) = self.tokens()?;
+        let tokens = source.read()?;
         let worker = self.worker()?;
         self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
+        self.serving.listens = true;
         let runtime = Runtime::on_all_processors()?;
+        self.serving.log = Some(self.log()?);
+        // From now on: without a listener, the signal ends the process.
+        let hangups = runtime.block_on(async { signal(SignalKind::hangup()) }).context("cannot listen to SIGHUP")?;
         let served = match self.serving.server(&runtime)? {
             Ready::Server(served) => served,
             Ready::Refused(exit) => return Ok(exit),
         };
         let server = served.server.clone();
+        let (renew, new_tokens) = unbounded_channel();
+        runtime.spawn(read_again(hangups, source, renew, Arc::clone(&served.reload)));
         runtime.spawn(served.follow());
         let done = runtime.block_on(async {
-            let listener = TcpListener::bind(self.listen).await;
+            let listener = listen(self.listen);
             let listener =
                 listener.map_err(|error| BadRequest(format!("cannot listen at {}: {error}", self.listen)))?;
             let address = listener.local_addr().context("cannot find the address")?;
@@ -76,7 +115,8 @@ impl Serve {
             let _ = writeln!(err, "MCP at http://{address}/mcp");
             let name = self.allow_host.first().map(named);
             let limits = HttpLimits::default();
-            let settings = HttpSettings { listener, gate, tokens, limits, name, worker };
+            let new_tokens = Some(new_tokens);
+            let settings = HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens };
             serve_http(&server, settings, interrupted).await
         });
         serving::finish(runtime, server);
@@ -91,7 +131,30 @@ impl Serve {
         Ok(Some(WorkerSecret::new(text.trim()).map_err(wrong)?))
     }
 
-    fn tokens(&self) -> anyhow::Result<(Tokens, Option<String>)> {
+    /// The lines about calls and refused access. As JSON, every other line is one of them, too.
+    fn log(&self) -> anyhow::Result<Arc<Log>> {
+        let form = if self.log == FormWord::Json { LogForm::Json } else { LogForm::Text };
+        let level = match self.log_level {
+            LevelWord::Info => LogLevel::Info,
+            LevelWord::Warning => LogLevel::Warning,
+            LevelWord::Error => LogLevel::Error,
+        };
+        let log = Log::new(form, level, std::io::stderr()).context("cannot start the log")?;
+        if form == LogForm::Json {
+            let lines = Arc::clone(&log);
+            show::say_through(move |line| {
+                let (level, text) = match (line.strip_prefix("error: "), line.strip_prefix("warning: ")) {
+                    (Some(text), _) => (LogLevel::Error, text),
+                    (None, Some(text)) => (LogLevel::Warning, text),
+                    (None, None) => (LogLevel::Info, line),
+                };
+                lines.write(level, "notice", text, &serde_json::json!({ "message": text }));
+            });
+        }
+        Ok(log)
+    }
+
+    fn tokens(&self) -> anyhow::Result<(TokenSource, Option<String>)> {
         if !self.listen.ip().is_loopback() {
             if self.no_token {
                 return Err(BadRequest("--no-token is for loopback addresses only".to_owned()).into());
@@ -101,16 +164,54 @@ impl Serve {
                 return Err(BadRequest(why.to_owned()).into());
             }
         }
-        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
-        let (tokens, generated) = match (&self.token_file, self.no_token) {
-            (Some(file), _) => (Tokens::read(file).map_err(wrong)?, None),
-            (None, true) => (Tokens::none(), None),
+        let (callers, generated) = match (&self.token_file, self.no_token) {
+            (Some(_), _) | (None, true) => (Tokens::none(), None),
             (None, false) => Tokens::generate().map(|(tokens, text)| (tokens, Some(text)))?,
         };
-        let Some(file) = &self.approver_token_file else { return Ok((tokens, generated)) };
-        let approvers = Tokens::read(file).map_err(wrong)?;
-        Ok((tokens.with_approvers(approvers).map_err(wrong)?, generated))
+        Ok((TokenSource { callers, files: [self.token_file.clone(), self.approver_token_file.clone()] }, generated))
     }
+}
+
+impl TokenSource {
+    fn read(&self) -> anyhow::Result<Tokens> {
+        let wrong = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+        let [callers, approvers] = &self.files;
+        let tokens = match callers {
+            Some(file) => Tokens::read(file).map_err(wrong)?,
+            None => self.callers.clone(),
+        };
+        let Some(file) = approvers else { return Ok(tokens) };
+        let approvers = Tokens::read(file).map_err(wrong)?;
+        Ok(tokens.with_approvers(approvers).map_err(wrong)?)
+    }
+}
+
+/// Reads the tokens and the configuration again at each SIGHUP. What cannot be read changes nothing.
+async fn read_again(mut hangups: Signal, source: TokenSource, renew: UnboundedSender<Tokens>, reload: Arc<Notify>) {
+    while hangups.recv().await.is_some() {
+        match source.read() {
+            Ok(tokens) => {
+                let _ = renew.send(tokens);
+                show::say("SIGHUP: the tokens were read again");
+            }
+            Err(error) => {
+                show::say(&format!("warning: the tokens cannot be read again, and stay as they were: {error:#}"))
+            }
+        }
+        reload.notify_one();
+    }
+}
+
+/// Maximum number of connections that the system keeps until they are accepted. With fewer, those of a burst come seconds
+/// later.
+const BACKLOG: u32 = 1_024;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that follows another one takes its port at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The name as a URL has it.

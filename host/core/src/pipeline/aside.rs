@@ -62,7 +62,7 @@ pub async fn load<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 async fn on<T: Send + 'static>(pool: Option<&Pool>, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     let Some(pool) = pool else { return Err(Refusal::host_fault("no threads for checks")) };
     pool.run(work).await.map_err(|unfinished| match unfinished {
-        Unfinished::Busy(_) => {
+        Unfinished::Busy(_) | Unfinished::NoThreads(_) => {
             let message = "too many large values are being checked at once; try again later";
             let mut refusal = Refusal::new(ErrorClass::RateLimited, "too_many_checks", message);
             refusal.retry_after = Some(RETRY_SECONDS);

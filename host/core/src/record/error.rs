@@ -369,6 +369,9 @@ impl Refusal {
     /// The code of a failure to which the guest gave none.
     pub const TOOL_FAILED: &'static str = "tool_failed";
 
+    /// The code of a call that was canceled because its host ends.
+    pub const SHUT_DOWN: &'static str = "host_stopped";
+
     /// Whether the guest wrote the message, because it reported the failure itself.
     pub fn is_guests(&self) -> bool {
         self.guest_code.is_some() || self.code == Self::TOOL_FAILED

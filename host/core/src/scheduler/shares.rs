@@ -35,7 +35,7 @@ impl Shares {
     }
 
     /// Takes one of the places of `caller`, if one is free.
-    pub(super) fn try_take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+    pub fn try_take(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.of(caller).try_acquire_owned().ok()
     }
 

@@ -18,6 +18,8 @@ pub fn status_of(error: &ToolError) -> u16 {
         ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
         // Only the sandbox names an underlying error: the tool crashed instead of answering.
         ErrorClass::ExecutionFailed if error.native_error_ref.is_some() => 502,
+        // Nothing is wrong with the request: the host that follows takes it.
+        ErrorClass::Canceled if error.error_code == Refusal::SHUT_DOWN => 503,
         class => status_of_class(class),
     }
 }
@@ -71,6 +73,8 @@ mod tests {
         assert_eq!(status_of(&failed.to_error()), 200);
         assert_eq!(status_of(&failed.native("unreachable").to_error()), 502);
         assert_eq!(status_of(&Refusal::host_fault("the disk is full").to_error()), 500);
+        assert_eq!(status_of(&Refusal::new(ErrorClass::Canceled, Refusal::SHUT_DOWN, "stopped").to_error()), 503);
+        assert_eq!(status_of(&Refusal::new(ErrorClass::Canceled, "canceled", "stopped").to_error()), 409);
     }
 
     #[test]

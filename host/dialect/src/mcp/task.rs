@@ -17,7 +17,7 @@ use crate::visible;
 const POLL_MS: u64 = 1_000;
 
 /// Error codes of calls without an answer of their tool that were not canceled: it crashed, or the host ended.
-const BROKEN: [&str; 10] = [
+const BROKEN: [&str; 11] = [
     "guest_panicked",
     "guest_trapped",
     "guest_exited",
@@ -26,6 +26,7 @@ const BROKEN: [&str; 10] = [
     "memory_fault",
     "arithmetic_fault",
     "runtime_shutdown",
+    Refusal::SHUT_DOWN,
     "interrupted",
     Refusal::HOST_FAULT,
 ];

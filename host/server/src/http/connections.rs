@@ -1,6 +1,7 @@
 //! Admission of connections. A connection that has not authenticated is a stranger. Strangers have places of their own,
 //! so that they take none of the principals', and one that has used its time is evicted for the next. Each principal
-//! has a share.
+//! has a share; a connection beyond it has a place among those that wait, where nothing evicts it, so that it gets an
+//! answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::scheduler::share;
+use toolcell_core::scheduler::{Shares, share};
 
 use super::HttpLimits;
 
@@ -24,8 +25,9 @@ pub(super) struct Connections {
     /// Notified when a stranger frees its place.
     room: Notify,
     known: Arc<Semaphore>,
-    /// By principal.
-    shares: Vec<Arc<Semaphore>>,
+    shares: Shares,
+    /// Places of connections that have authenticated, and wait for one of `known` or are told that there is none.
+    waiting: Shares,
     wait: Duration,
 }
 
@@ -46,7 +48,9 @@ pub(super) struct Connection {
     id: u64,
     leave: CancellationToken,
     /// The principal and its places, once the client has authenticated.
-    known: Mutex<Option<(usize, [OwnedSemaphorePermit; 2])>>,
+    known: Mutex<Option<(Arc<str>, [OwnedSemaphorePermit; 2])>>,
+    /// The place among those that wait, until it has one of those.
+    waits: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// All places of the principal are taken.
@@ -54,14 +58,15 @@ pub(super) struct Full;
 
 impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
-        let all = limits.connections as usize;
+        let (all, waiting) = (limits.connections as usize, limits.waiting as usize);
         let each = if guard!("principal_share") { share(all, principals) } else { all };
         Arc::new(Self {
             strangers: Mutex::default(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
             known: Arc::new(Semaphore::new(all)),
-            shares: (0..principals.max(1)).map(|_| Arc::new(Semaphore::new(each))).collect(),
+            shares: Shares::new(each),
+            waiting: Shares::new(share(waiting, principals)),
             wait: limits.place_time,
         })
     }
@@ -92,7 +97,7 @@ impl Connections {
         let (id, leave) = (strangers.next, CancellationToken::new());
         strangers.next += 1;
         strangers.there.insert(id, Stranger { until: Instant::now() + SILENT, leave: leave.clone() });
-        Connection { connections: Arc::clone(self), id, leave, known: Mutex::default() }
+        Connection { connections: Arc::clone(self), id, leave, known: Mutex::default(), waits: Mutex::default() }
     }
 
     /// Waits until no authenticated connection is left.
@@ -132,21 +137,36 @@ impl Connection {
         }
     }
 
-    /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time.
-    pub(super) async fn belongs_to(&self, principal: usize) -> Result<(), Full> {
+    /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time, or if too
+    /// many connections of the principal wait already. The client can be told so: from now on nothing evicts it.
+    pub(super) async fn belongs_to(&self, principal: &Arc<str>) -> Result<(), Full> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known().as_ref().is_some_and(|(at, _)| *at == principal) {
+        if known().as_ref().is_some_and(|(at, _)| at == principal) {
             return Ok(());
         }
-        // A stranger that waits for such a place can be evicted at once.
-        self.keeps_until(Instant::now());
-        let share = Arc::clone(self.connections.shares.get(principal).ok_or(Full)?);
-        let all = Arc::clone(&self.connections.known);
-        let places = async { Some([share.acquire_owned().await.ok()?, all.acquire_owned().await.ok()?]) };
-        let places = tokio::time::timeout(self.connections.wait, places).await.ok().flatten().ok_or(Full)?;
-        *known() = Some((principal, places));
+        let Connections { shares, waiting, known: all, wait, .. } = &*self.connections;
+        let waits = waiting.try_take(principal);
+        let has_room = waits.is_some();
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
+        if guard!("answered_waiting") {
+            self.is_no_stranger();
+        } else {
+            self.keeps_until(Instant::now());
+        }
+        let all = Arc::clone(all);
+        let places = async { Some([shares.take(principal).await?, all.acquire_owned().await.ok()?]) };
+        let wait = if has_room { *wait } else { Duration::ZERO };
+        let places = tokio::time::timeout(wait, places).await.ok().flatten().ok_or(Full)?;
+        *known() = Some((Arc::clone(principal), places));
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.is_no_stranger();
         Ok(())
+    }
+
+    /// Gives the place of the principal back: what is left of the connection is its end.
+    pub(super) fn is_over(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.is_no_stranger();
     }
 
     fn is_no_stranger(&self) {

@@ -37,6 +37,16 @@ impl<S> Framed<S> {
         let sound = Sound::default();
         (Self { stream, requests: Requests { at: At::Head, kept: Vec::new(), sound: sound.clone() } }, sound)
     }
+
+    /// The stream itself, which is still open.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// Whether a part of the head of a request has arrived, and not yet all of it.
+    pub(super) fn is_amid_head(&self) -> bool {
+        self.requests.at == At::Head && !self.requests.kept.is_empty()
+    }
 }
 
 /// The state of the scanner.
@@ -186,8 +196,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Framed<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
+    /// Leaves the stream open, for what is said at its end (`ends.rs`).
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 }
 

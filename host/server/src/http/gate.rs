@@ -1,11 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use toolcell_core::policy::network::{Authority, HostName, LOCALHOST, Origin, Scheme};
-
-/// The port of a `Host` header that names none.
-const HTTP_PORT: u16 = 80;
 
 /// The allowlist of hosts and origins. A web page from elsewhere, or one that points its own name at this machine (DNS
 /// rebinding), sends another host or origin, and cannot change that.
@@ -18,7 +15,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Allows the loopback names with `port`, and also `hosts`, with any port if they have none, and `origins`
+    /// Allows the loopback names with `port` or without a port, and also `hosts`, with any port if they have none, and `origins`
     /// (`https://name`).
     pub fn new(port: u16, hosts: &[Authority], origins: &[String]) -> Self {
         let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
@@ -44,9 +41,16 @@ impl Gate {
 
     fn is_host(&self, authority: &Authority) -> bool {
         let Authority { host, port } = authority;
-        let here = is_loopback(host) && port.unwrap_or(HTTP_PORT) == self.port;
+        let here = is_loopback(host) && port.is_none_or(|port| port == self.port);
         let allowed = |known: &Authority| known.host == *host && (known.port.is_none() || known.port == *port);
         here || self.hosts.iter().any(allowed)
+    }
+
+    /// The origin of a page that may read the answer to its request; `None` for a page of this server, which may anyway.
+    pub(super) fn reader<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let only = origins.next().filter(|_| origins.next().is_none())?;
+        only.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase())).then_some(only)
     }
 
     fn is_origin(&self, origin: &str) -> bool {

@@ -7,6 +7,9 @@ pub struct HttpLimits {
     /// principals has a share of them, at least an eighth; a request beyond the share waits for `place_time` and is
     /// then refused.
     pub connections: u32,
+    /// Maximum number of connections that wait for such a place, shared likewise; a request beyond that is refused at
+    /// once.
+    pub waiting: u32,
     /// Maximum number of concurrent connections that have not authenticated yet, in addition to `connections`. When all
     /// are taken, one that was silent for 100 ms, or sent no request within 1 s, is closed to admit the next.
     pub strangers: u32,
@@ -33,6 +36,7 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 192,
+            waiting: 512,
             strangers: 64,
             place_time: Duration::from_secs(5),
             first_byte_time: Duration::from_secs(2),

@@ -1,11 +1,15 @@
 //! MCP over streamable HTTP/1.1, and the plain HTTP API, for a server that is left running: a request is authorized
 //! before its body is read.
 
+mod accept;
 mod api;
 mod connections;
+mod doors;
+mod ends;
 mod framing;
 mod gate;
 mod limits;
+mod pages;
 mod problem;
 mod route;
 mod sessions;
@@ -22,6 +26,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use route::{Client, Routes};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use toolcell::Listening;
 
@@ -50,6 +55,9 @@ pub struct HttpSettings {
     pub name: Option<String>,
     /// The secret that an Arcade engine signs its tokens with; without one, the server is no worker.
     pub worker: Option<WorkerSecret>,
+    /// Tokens that replace those of before, while the server runs: a principal of both keeps its sessions and its calls,
+    /// and the sessions of the others end. `None` if they never change.
+    pub new_tokens: Option<UnboundedReceiver<Tokens>>,
 }
 
 /// Serves until `interrupted` completes; then running calls may continue for [`HttpLimits::drain_time`] before they are
@@ -59,7 +67,7 @@ pub fn serve_http<'a>(server: &'a Arc<Server>, settings: HttpSettings, interrupt
 }
 
 async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Interrupted) -> anyhow::Result<()> {
-    let HttpSettings { listener, gate, tokens, limits, name, worker } = settings;
+    let HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens } = settings;
     // Registered before the first request is accepted, because no tool may call its own server.
     let address = listener.local_addr().context("cannot find the address")?;
     let _listening = Listening::at(address);
@@ -85,21 +93,33 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
             tokio::spawn(serve(stream, place, routes, limits, drain));
         }
     };
+    let ending = async {
+        interrupted.await;
+        drain.cancel();
+        let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
+        server.stop();
+        let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
+        close.cancel();
+        let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
+    };
+    let renewing = async {
+        let Some(mut new_tokens) = new_tokens else { return std::future::pending().await };
+        while let Some(tokens) = new_tokens.recv().await {
+            routes.renew(tokens);
+        }
+        std::future::pending().await
+    };
+    // Until the end, because who comes while calls still run is told that the server ends.
     tokio::select! {
         () = accepting => {}
-        () = interrupted => {}
+        () = renewing => {}
+        () = ending => {}
     }
-    drop(listener);
-    drain.cancel();
-    let _ = tokio::time::timeout(limits.drain_time, server.idle()).await;
-    server.stop();
-    let _ = tokio::time::timeout(CLOSE_TIME, server.idle()).await;
-    close.cancel();
-    let _ = tokio::time::timeout(CLOSE_TIME, connections.end(&limits)).await;
     Ok(())
 }
 
-/// Serves one connection until it ends, or until it is evicted before it has authenticated.
+/// Serves one connection until it ends, or until it is evicted before it has authenticated. A client that has begun a
+/// request gets an answer.
 async fn serve(
     stream: TcpStream,
     connection: Connection,
@@ -108,16 +128,21 @@ async fn serve(
     drain: CancellationToken,
 ) {
     let connection = Arc::new(connection);
-    let http = async {
-        // `peek` leaves the byte to be read.
-        if let Ok(Ok(1)) = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await {
-            connection.speaks();
-            speak(stream, Arc::clone(&connection), routes, &limits, drain).await;
+    // `peek` leaves the byte to be read.
+    let speaks = async {
+        let spoke = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await;
+        matches!(spoke, Ok(Ok(1)))
+    };
+    let spoke = tokio::select! {
+        spoke = speaks => spoke,
+        // On a busy machine, it may have spoken long ago.
+        () = connection.left() => {
+            matches!(tokio::time::timeout(Duration::ZERO, stream.peek(&mut [0])).await, Ok(Ok(1)))
         }
     };
-    tokio::select! {
-        () = http => {}
-        () = connection.left() => {}
+    if spoke {
+        connection.speaks();
+        speak(stream, Arc::clone(&connection), routes, &limits, drain).await;
     }
 }
 
@@ -133,25 +158,51 @@ async fn speak(
     // Drops clients that stop reading. On systems other than Linux, only the end of the response frees the connection.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.stalled_time));
+    let peer = stream.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |peer| peer.ip().to_string());
     let (stream, sound) = Framed::new(stream);
-    let client = Arc::new(Client::new(connection, sound));
+    let client = Arc::new(Client::new(Arc::clone(&connection), sound, peer));
+    let served = Arc::clone(&client);
     let service = service_fn(move |request| {
-        let (routes, client) = (Arc::clone(&routes), Arc::clone(&client));
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, &client).await) }
+        let (routes, open) = (Arc::clone(&routes), Arc::clone(&client).opens());
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, open.client()).await) }
     });
-    let connection = http1::Builder::new()
+    let mut http = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    // An error on a connection concerns its client only.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+    // A connection that begins while the server ends is there to be told so.
+    let (mut may_go_on, mut may_be_evicted, mut ended) = (!drain.is_cancelled(), true, false);
+    loop {
+        tokio::select! {
+            // First, so that a request that is here already counts.
+            biased;
+            // An error on a connection concerns its client only.
+            result = &mut http => {
+                ended = ended && result.is_ok();
+                break;
+            }
+            () = drain.cancelled(), if may_go_on => {
+                (may_go_on, ended) = (false, true);
+                std::pin::Pin::new(&mut http).graceful_shutdown();
+            }
+            () = connection.left(), if may_be_evicted => {
+                // A request is answered, and is the last one.
+                may_be_evicted = false;
+                ended = true;
+                if !served.is_open() {
+                    break;
+                }
+                std::pin::Pin::new(&mut http).graceful_shutdown();
+            }
         }
+    }
+    connection.is_over();
+    let stream = http.into_parts().io.into_inner();
+    // A client whose request was on its way learns that nothing became of it.
+    match ended && stream.is_amid_head() {
+        true => ends::turn_away(stream.into_inner()).await,
+        false => ends::linger(stream.into_inner()).await,
     }
 }

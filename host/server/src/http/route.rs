@@ -1,46 +1,47 @@
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{self, ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use rmcp::model::{CancelledNotificationParam, RequestId};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::model::{CancelledNotificationParam, ErrorData, RequestId};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::budget::{Budget, Lease};
-use crate::frames::NotPending;
+use crate::frames::{self, NotPending};
+use crate::greeting;
 use crate::http::problem::Problem;
-use crate::loads::Loads;
-use crate::otc::Worker;
+use crate::otc::{ENGINE, Worker};
 use crate::outline::{ARRAY, Outline, is_array};
-use crate::payloads::ReadablePayloads;
+use crate::results::ResultRoom;
 use crate::sent::{Sent, weight};
-use crate::session::{Identity, Session};
-use crate::vain_cancels::VainCancels;
-use crate::{ARGUMENT_BYTES_MAX, Gone, Server};
+use crate::{Gone, Server};
 
-use super::api::{Api, Dialects, Principal};
+use super::api::{Api, Dialects};
 use super::connections::Connection;
+use super::doors::{Door, Doors, Table};
 use super::framing::Sound;
 use super::sessions::{Claim, InUse, Sessions};
-use super::{Gate, HttpLimits, Tokens};
+use super::{Gate, HttpLimits, Tokens, accept, pages};
+
+/// What a client is told whose principal has no place left, and the time after which one may be free, in seconds.
+const NO_PLACE: &str = "all of your connections are in use; end one, or wait";
+const RETRY_AFTER: u64 = 1;
+const NO_MEMORY: &str = "requests of others take all of the memory for bodies; try again later";
 
 /// Maximum size of a request body, in bytes.
-const BODY_BYTES_MAX: usize = 4 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -50,42 +51,44 @@ const API: &str = "/v1/";
 const WORKER: &str = "/worker/";
 const HEALTH: &str = "/worker/health";
 
-type Mcp = StreamableHttpService<Session, LocalSessionManager>;
-
-/// Maximum memory for request bodies over all connections, in bytes.
-const BODIES_BYTES_MAX: usize = 64 << 20;
-
 /// The state of one connection that its requests share.
 pub(super) struct Client {
     connection: Arc<Connection>,
     sound: Sound,
     requests: AtomicU64,
+    /// The number of requests that have no answer yet.
+    open: AtomicU64,
+    /// The address of the client.
+    peer: String,
+}
+
+/// A request that has no answer yet.
+pub(super) struct OpenRequest(Arc<Client>);
+
+impl OpenRequest {
+    pub(super) fn client(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Authorizes requests, and routes them by path and principal.
 pub(super) struct Routes {
     server: Arc<Server>,
     gate: Gate,
-    tokens: Tokens,
-    /// One per principal, in their order, so that the sessions of one principal do not exist for another.
-    doors: Vec<Door>,
+    /// One principal's sessions do not exist for another.
+    table: RwLock<Arc<Table>>,
+    doors: Doors,
     api: Api,
-    /// The budgets for request bodies of approvers, who follow the callers in the order of principals, and of an Arcade
-    /// engine, which is the last one.
-    bodies_of_others: Vec<Budget>,
-    body_time: Duration,
-    sessions_max: usize,
+    /// The name of an Arcade engine as a principal, and its budget for request bodies.
+    engine: (Arc<str>, Budget),
+    limits: HttpLimits,
     drain: CancellationToken,
-}
-
-/// The MCP service of one principal, with its sessions and budgets.
-struct Door {
-    mcp: Mcp,
-    sessions: Arc<Sessions>,
-    /// The budgets for request bodies, and for the arguments in them.
-    bodies: Budget,
-    arguments: Budget,
-    vain_cancels: Arc<VainCancels>,
 }
 
 /// An extension of a request that keeps its id claimed while it is handled.
@@ -104,6 +107,8 @@ pub(super) struct Answer {
     /// Keeps the session of the request in use.
     _in_use: Option<InUse>,
     _claim: Option<Arc<Claim>>,
+    /// Keeps the memory of large results reserved.
+    _results: Option<ResultRoom>,
 }
 
 enum Content {
@@ -116,6 +121,8 @@ enum Unread {
     TooLarge,
     TooSlow,
     Broken,
+    /// Others take all of the memory for bodies.
+    NoMemory,
 }
 
 impl Unread {
@@ -125,24 +132,38 @@ impl Unread {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "a request has at most 4 MiB"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body took too long"),
             Self::Broken => (StatusCode::BAD_REQUEST, "body_broken", "the body came to no end"),
+            Self::NoMemory => (StatusCode::SERVICE_UNAVAILABLE, "too_much_memory", NO_MEMORY),
         };
+        let is_full = matches!(self, Self::NoMemory);
         let response = match is_api {
-            true => problem(&Problem::new(status.as_u16(), code, why)),
+            true => problem(&Problem::new(status.as_u16(), code, why).after(is_full.then_some(RETRY_AFTER))),
+            false if is_full => busy(why),
             false => plain(status, why),
         };
-        if matches!(self, Self::TooLarge) { closing(response) } else { response }
+        if is_full || matches!(self, Self::TooLarge) { closing(response) } else { response }
     }
 }
 
 impl Answer {
     fn of(body: Content) -> Self {
-        Self { body, _waits: None, _in_use: None, _claim: None }
+        Self { body, _waits: None, _in_use: None, _claim: None, _results: None }
     }
 }
 
 impl Client {
-    pub(super) fn new(connection: Arc<Connection>, sound: Sound) -> Self {
-        Self { connection, sound, requests: AtomicU64::new(0) }
+    pub(super) fn new(connection: Arc<Connection>, sound: Sound, peer: String) -> Self {
+        Self { connection, sound, requests: AtomicU64::new(0), open: AtomicU64::new(0), peer }
+    }
+
+    /// Counts a request as open until the result is dropped.
+    pub(super) fn opens(self: Arc<Self>) -> OpenRequest {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenRequest(self)
+    }
+
+    /// Whether a request has no answer yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -155,58 +176,42 @@ impl Routes {
         limits: &HttpLimits,
         (drain, close): (CancellationToken, CancellationToken),
     ) -> Self {
-        let (principals, approvers) = (tokens.principals(), tokens.approvers());
-        let (callers, engines) = (principals.len(), usize::from(worker.is_some()));
-        let mut bodies = Budget::each(BODIES_BYTES_MAX, callers + approvers.len() + engines);
-        let mut arguments = Budget::each(ARGUMENT_BYTES_MAX, callers + engines);
-        let of_engine = arguments.split_off(callers).pop();
-        let mut of_api = Vec::with_capacity(callers);
-        let door = |((principal, bodies), arguments): ((Arc<str>, Budget), Budget)| {
-            let sessions = Sessions::new();
-            tokio::spawn(Arc::clone(&sessions).end_idle(limits.session_idle, close.clone()));
-            // `Gate` has already checked hosts and origins, for every route.
-            let config = StreamableHttpServerConfig::default()
-                .disable_allowed_hosts()
-                .with_max_request_body_bytes(BODY_BYTES_MAX)
-                .with_cancellation_token(close.clone());
-            let (server, shelf) = (Arc::clone(server), Arc::<ReadablePayloads>::default());
-            let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
-            let cancels_of_door = Arc::clone(&vain_cancels);
-            let (name, arguments_of_api) = (Arc::clone(&principal), arguments.clone());
-            of_api.push(Principal {
-                name,
-                loads: Arc::clone(&loads),
-                arguments: arguments_of_api,
-                vain_cancels: Arc::clone(&vain_cancels),
-            });
-            let session = move || {
-                let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
-                let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));
-                let vain_cancels = Arc::clone(&vain_cancels);
-                let identity = Identity { actor, owner, lasts: false, shelf, loads, vain_cancels };
-                Ok(Session::new(Arc::clone(&server), identity))
-            };
-            let mcp = StreamableHttpService::new(session, sessions.manager(), config);
-            Door { mcp, sessions, bodies, arguments, vain_cancels: cancels_of_door }
-        };
-        let bodies_of_others = bodies.split_off(callers);
-        let doors = principals.into_iter().zip(bodies).zip(arguments).map(door).collect();
-        let dialects = Dialects { base, needs_token: tokens.are_required(), worker: worker.zip(of_engine) };
-        let api = Api::new(server, of_api, approvers, limits.body_time, dialects);
-        Self {
-            api,
-            bodies_of_others,
-            server: Arc::clone(server),
-            gate,
-            tokens,
-            doors,
-            body_time: limits.body_time,
-            sessions_max: limits.sessions,
-            drain,
-        }
+        let counts = (tokens.principals().len(), tokens.approvers().len(), usize::from(worker.is_some()));
+        let doors = Doors::new(server, limits, counts, close);
+        let (of_engine, arguments) = doors.budgets();
+        let dialects =
+            Dialects { base, needs_token: tokens.are_required(), worker: worker.map(|worker| (worker, arguments)) };
+        let api = Api::new(server, limits.body_time, dialects);
+        let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
+        let (server, limits, engine) = (Arc::clone(server), limits.clone(), (ENGINE.into(), of_engine));
+        Self { server, gate, table, doors, api, engine, limits, drain }
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the tokens. A request that was authorized goes on.
+    pub(super) fn renew(&self, tokens: Tokens) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        *table = Arc::new(self.doors.table(tokens, &self.api, Some(&table)));
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
+        let reader = self.gate.reader(request.headers()).cloned();
+        let log = self.server.settings.log.as_ref();
+        let line = log.map(|log| (log, format!("{} {}", request.method(), request.uri().path())));
+        let mut response = self.answer_anybody(request, client).await;
+        if let (Some((log, line)), Some(_)) = (line, response.extensions().get::<AccessRefused>()) {
+            log.refused(response.status().as_u16(), &line, &client.peer);
+        }
+        if let Some(origin) = reader {
+            pages::share_with(origin, response.headers_mut());
+        }
+        if self.drain.is_cancelled() { closing(response) } else { response }
+    }
+
+    async fn answer_anybody(&self, request: Request<Incoming>, client: &Client) -> Response<Answer> {
         if !client.sound.is(client.requests.fetch_add(1, Ordering::Relaxed)) {
             let why = "a request says once, and in one way, how long its body is";
             return closing(refused(&request, StatusCode::BAD_REQUEST, "framing_invalid", why));
@@ -214,24 +219,45 @@ impl Routes {
         if let Err((status, why)) = self.gate.check(request.uri(), request.headers()) {
             return refused(&request, status, "host_or_origin_refused", why);
         }
+        if pages::asks(request.method(), request.headers()) && self.gate.reader(request.headers()).is_some() {
+            let mut permission = Response::new(Answer::of(Content::Mcp(Full::<Bytes>::default().boxed())));
+            *permission.status_mut() = StatusCode::NO_CONTENT;
+            *permission.headers_mut() = pages::permission(request.headers());
+            return permission;
+        }
         match request.uri().path() {
+            "/healthz" => probe(&request, None),
+            "/readyz" => probe(&request, self.unready().await),
+            // A request that was accepted before goes on; another server takes this one.
+            _ if self.drain.is_cancelled() => ending(&request),
             path if path.starts_with(API) => self.api(request, client).await.unwrap_or_else(|refused| *refused),
             path if path.starts_with(WORKER) && self.api.worker().is_some() => {
                 self.worker(request, client).await.unwrap_or_else(|refused| *refused)
             }
-            "/healthz" => probe(&request, true),
-            "/readyz" => probe(&request, !self.drain.is_cancelled()),
             "/metrics" => self.metrics(&request),
-            "/mcp" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
+            "/mcp" | "/mcp/" => self.mcp(request, client).await.unwrap_or_else(|refused| *refused),
             _ => plain(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp, and the API at /v1"),
         }
     }
 
+    /// Why the server takes no calls.
+    async fn unready(&self) -> Option<String> {
+        if self.drain.is_cancelled() {
+            return Some("ending".to_owned());
+        }
+        let why = self.server.unready().await?;
+        Some(format!("not ready: calls cannot be put on record, and so do not run: {why}"))
+    }
+
     /// The metrics of all callers, for callers alone: they name tools that an approver is not asked about.
     fn metrics(&self, request: &Request<Incoming>) -> Response<Answer> {
-        let Some(principal) = self.tokens.bearer(request.headers()) else { return without_token() };
-        if self.doors.get(principal).is_none() && guard!("metrics_role") {
-            return plain(StatusCode::FORBIDDEN, "metrics are for callers, and this is the token of an approver");
+        let table = self.table();
+        let Some(holder) = table.holder(request.headers()) else { return without_token() };
+        if holder.door.is_none() && guard!("metrics_role") {
+            return noted(plain(
+                StatusCode::FORBIDDEN,
+                "metrics are for callers, and this is the token of an approver",
+            ));
         }
         match self.server.offering().telemetry.as_ref().and_then(|telemetry| telemetry.prometheus()) {
             None => plain(StatusCode::NOT_FOUND, "this server has no metrics; telemetry.metrics = true turns them on"),
@@ -242,12 +268,13 @@ impl Routes {
 
     /// Answers a request of the plain API, whose body has the limits of MCP.
     async fn api(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
-        let Some(principal) = self.tokens.bearer(request.headers()) else {
+        let table = self.table();
+        let Some(holder) = table.holder(request.headers()) else {
             let why = "send a token of this server: Authorization: Bearer TOKEN";
-            return Err(problem(&Problem::new(401, "unauthorized", why)).into());
+            return Err(noted(problem(&Problem::new(401, "unauthorized", why))).into());
         };
-        let request = self.admit(principal, request, client).await?;
-        Ok(self.api.answer(principal, request).await.map(|body| Answer::of(Content::Api(body))))
+        let request = self.admit((&holder.name, &holder.bodies), request, client).await?;
+        Ok(self.api.answer(&holder.role, request).await.map(|body| Answer::of(Content::Api(body))))
     }
 
     /// Answers a request of an Arcade engine, which has limits as a principal of tokens has.
@@ -262,49 +289,44 @@ impl Routes {
                 let body = Bytes::copy_from_slice(refused.body.as_bytes());
                 let mut response = response(StatusCode::UNAUTHORIZED, "application/json", body);
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                return Err(response.into());
+                return Err(noted(response).into());
             }
-            self.admit(self.doors.len() + self.bodies_of_others.len() - 1, request, client).await?
+            let (name, bodies) = &self.engine;
+            self.admit((name, bodies), request, client).await?
         };
         Ok(self.api.answer_engine(!is_health, request).await.map(|body| Answer::of(Content::Api(body))))
     }
 
-    /// Gives the connection to `principal`, and reads the whole body within its budget.
+    /// Gives the connection to the principal, and reads the whole body within its budget.
     async fn admit(
         &self,
-        principal: usize,
+        (principal, budget): (&Arc<str>, &Budget),
         request: Request<Incoming>,
         client: &Client,
     ) -> Result<Request<Full<Bytes>>, Refused> {
         if client.connection.belongs_to(principal).await.is_err() {
-            let why = "you have too many connections open; end one, or wait";
-            return Err(closing(problem(&Problem::new(503, "too_many_connections", why).after(60))).into());
+            let problem = problem(&Problem::new(503, "too_many_connections", NO_PLACE).after(RETRY_AFTER));
+            return Err(closing(noted(problem)).into());
         }
-        let budget = match self.doors.get(principal) {
-            Some(door) => Some(&door.bodies),
-            None => self.bodies_of_others.get(principal.saturating_sub(self.doors.len())),
-        };
         let (head, body) = request.into_parts();
-        let body = match budget {
-            Some(budget) => self.take(budget, body).await,
-            None => Err(Unread::Broken),
-        };
-        let body = body.map_err(|unread| Box::new(unread.answer(true)))?;
+        let body = self.take(budget, body).await.map_err(|unread| Box::new(unread.answer(true)))?;
         // The memory stays reserved until a handler drops the bytes.
         Ok(Request::from_parts(head, Full::new(Bytes::from_owner(body))))
     }
 
     async fn mcp(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Answer>, Refused> {
-        let principal = self.tokens.bearer(request.headers());
-        let Some((principal, door)) = principal.and_then(|at| Some((at, self.doors.get(at)?))) else {
-            return Err(without_token().into());
-        };
+        let table = self.table();
+        let found = table.holder(request.headers()).and_then(|holder| Some((&holder.name, holder.door.as_ref()?)));
+        let Some((principal, door)) = found else { return Err(without_token().into()) };
         if client.connection.belongs_to(principal).await.is_err() {
-            return Err(closing(busy("you have too many connections open; end one, or wait")).into());
+            return Err(closing(noted(busy(NO_PLACE))).into());
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        accept::name_answers(&head.method, &mut head.headers);
         let body = self.body(door, &head, body).await?;
         let (mut head, body, request_id) = self.read(door, head, body).await?;
+        let results = ResultRoom::new(door.results.clone());
+        head.extensions.insert(results.clone());
         let gone = CancellationToken::new();
         head.extensions.insert(Gone(gone.clone()));
         // Cancels `gone` also if the connection closes before there is a response.
@@ -328,19 +350,29 @@ impl Routes {
                 None => {}
             }
         }
-        let response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
+        let ends_session = head.method == Method::DELETE;
+        let mut response = door.mcp.handle(Request::from_parts(head, Full::new(body))).await;
+        // Official clients warn of any other success.
+        if ends_session && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         if in_use.is_none() {
             // The request has just opened this session.
             in_use = named(response.headers(), &door.sessions).await;
         }
-        let body = |body| Answer { body: Content::Mcp(body), _waits: Some(waits), _in_use: in_use, _claim: claim };
-        Ok(response.map(body))
+        Ok(response.map(|body| Answer {
+            body: Content::Mcp(body),
+            _waits: Some(waits),
+            _in_use: in_use,
+            _claim: claim,
+            _results: Some(results),
+        }))
     }
 
     /// Reads the body of a request of MCP.
     async fn body(&self, door: &Door, head: &Parts, body: Incoming) -> Result<Lent, Refused> {
         match self.take(&door.bodies, body).await {
-            Ok(body) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.sessions_max => {
+            Ok(body) if opens_session(head, &body.bytes) && door.sessions.count().await >= self.limits.sessions => {
                 Err(busy("too many sessions are open; end one, or wait").into())
             }
             Ok(body) => Ok(body),
@@ -355,13 +387,14 @@ impl Routes {
         if expected > BODY_BYTES_MAX {
             return Err(Unread::TooLarge);
         }
+        // Twice the size: for the pieces and for the whole.
+        let lease = tokio::time::timeout(self.limits.body_time, budget.take(expected * 2)).await;
+        let lease = lease.map_err(|_| Unread::NoMemory)?;
         let read = async {
-            // Twice the size: for the pieces and for the whole.
-            let lease = budget.take(expected * 2).await;
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Lent { bytes: body.to_bytes(), _lease: lease })
         };
-        match tokio::time::timeout(self.body_time, read).await {
+        match tokio::time::timeout(self.limits.body_time, read).await {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),
             Ok(Err(_)) => Err(Unread::Broken),
@@ -381,10 +414,19 @@ impl Routes {
         if is_array(&body.bytes) {
             return Err(rpc_error(None, ARRAY));
         }
-        let Some(outline) = outline else { return Ok((head, body.bytes, None)) };
+        let Some(outline) = outline else {
+            return match head.method == Method::POST {
+                true => Err(unreadable(&body.bytes)),
+                false => Ok((head, body.bytes, None)),
+            };
+        };
         let id = outline.request_id();
+        if outline.is("initialize") {
+            let completed = greeting::complete(&body.bytes).map_err(|wrong| rpc_refusal(id.as_ref(), &wrong))?;
+            return Ok((head, completed.map_or_else(|| body.bytes.clone(), Bytes::from), id));
+        }
         let Some(arguments) = outline.arguments() else { return Ok((head, body.bytes, id)) };
-        let lease = tokio::time::timeout(self.body_time, door.arguments.take(weight(arguments))).await;
+        let lease = tokio::time::timeout(self.limits.body_time, door.arguments.take(weight(arguments))).await;
         let lease = lease.map_err(|_| busy("the arguments of your calls take too much memory; wait for answers"))?;
         let sent = Sent::new(arguments, lease);
         // rmcp checks headers that repeat arguments against the body.
@@ -428,12 +470,34 @@ fn canceled(head: &Parts, body: &[u8]) -> Option<RequestId> {
     (head.method == Method::POST && cancels()).then(notification)?
 }
 
-fn probe(request: &Request<Incoming>, well: bool) -> Response<Answer> {
-    match (request.method(), well) {
-        (&Method::GET | &Method::HEAD, true) => plain(StatusCode::OK, "ok"),
-        (&Method::GET | &Method::HEAD, false) => plain(StatusCode::SERVICE_UNAVAILABLE, "ending"),
+/// The answer to a probe; `why` the server is not well.
+fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Answer> {
+    match (request.method(), why) {
+        (&Method::GET | &Method::HEAD, None) => plain(StatusCode::OK, "ok"),
+        (&Method::GET | &Method::HEAD, Some(why)) => {
+            response(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", why.into())
+        }
         _ => get_only(),
     }
+}
+
+/// The answer to a request that comes after the server was told to stop.
+fn ending(request: &Request<Incoming>) -> Response<Answer> {
+    let why = "the server ends; send the request again, to the one that follows";
+    let path = request.uri().path();
+    match path.starts_with(API) || path.starts_with(WORKER) {
+        true => problem(&Problem::new(503, "server_ending", why).after(RETRY_AFTER)),
+        false => busy(why),
+    }
+}
+
+/// Marks an answer as that to a client that was refused access.
+#[derive(Clone)]
+struct AccessRefused;
+
+fn noted(mut response: Response<Answer>) -> Response<Answer> {
+    response.extensions_mut().insert(AccessRefused);
+    response
 }
 
 fn get_only() -> Response<Answer> {
@@ -445,16 +509,16 @@ fn get_only() -> Response<Answer> {
 fn without_token() -> Response<Answer> {
     let mut refused = plain(StatusCode::UNAUTHORIZED, "send the token of this server: Authorization: Bearer TOKEN");
     refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    refused
+    noted(refused)
 }
 
 /// Refuses a request that did not get past the gate.
 fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
     let path = request.uri().path();
-    match path.starts_with(API) || path.starts_with(WORKER) {
+    noted(match path.starts_with(API) || path.starts_with(WORKER) {
         true => problem(&Problem::new(status.as_u16(), code, why)),
         false => plain(status, why),
-    }
+    })
 }
 
 fn problem(problem: &Problem) -> Response<Answer> {
@@ -467,7 +531,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Answer> {
 
 fn busy(why: &'static str) -> Response<Answer> {
     let mut busy = plain(StatusCode::SERVICE_UNAVAILABLE, why);
-    busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+    busy.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
     busy
 }
 
@@ -479,7 +543,16 @@ fn closing(mut response: Response<Answer>) -> Response<Answer> {
 
 /// Returns a JSON-RPC error with code -32600 (invalid request).
 fn rpc_error(id: Option<&RequestId>, why: &str) -> Refused {
-    let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32600, "message": why } });
+    rpc_refusal(id, &ErrorData::invalid_request(why.to_owned(), None))
+}
+
+/// The answer to a body that is no JSON object.
+fn unreadable(body: &[u8]) -> Refused {
+    rpc_refusal(None, &frames::unreadable(body))
+}
+
+fn rpc_refusal(id: Option<&RequestId>, error: &ErrorData) -> Refused {
+    let error = json!({ "jsonrpc": "2.0", "id": id, "error": error });
     response(StatusCode::BAD_REQUEST, "application/json", error.to_string().into()).into()
 }
 

@@ -14,6 +14,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The bearer tokens that callers authenticate with, each of one principal. They are kept as hashes and compared in
 /// constant time, so that response times reveal nothing about a token.
+#[derive(Clone)]
 pub struct Tokens {
     callers: Vec<(blake3::Hash, Arc<str>)>,
     approvers: Vec<(blake3::Hash, Arc<str>)>,

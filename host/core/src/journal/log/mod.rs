@@ -14,6 +14,7 @@
 //!
 //! The segments are the evidence. The index beside them is made from them, and can be made again.
 
+mod check;
 mod derive;
 mod events;
 mod fold;
@@ -111,6 +112,15 @@ impl Default for LogSettings {
 }
 
 /// Why an operation of the log failed.
+///
+/// ```
+/// use toolcell_core::journal::LogError;
+///
+/// /// For a reader who must not learn where the log is.
+/// fn told(error: &LogError) -> String {
+///     format!("calls cannot be put on record: {}", error.reason())
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log cannot be read or written.
@@ -119,6 +129,13 @@ pub enum LogError {
     /// The end of an id fits several calls: their ids.
     #[error("several calls have an id that ends so; give more of it: {}", .0.join(", "))]
     Ambiguous(Vec<String>),
+}
+
+impl LogError {
+    /// Why, without the place of the log.
+    pub fn reason(&self) -> &str {
+        &self.why
+    }
 }
 
 impl From<LogError> for Refusal {

@@ -24,7 +24,7 @@ const SUFFIX: &str = "log";
 /// Size from which a segment takes no further lines, in bytes: a process reads one at its start.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Space that is reserved ahead of the last line, in bytes, so that a call that started can end on a full disk.
-const RESERVE_BYTES: u64 = 1 << 20;
+pub(super) const RESERVE_BYTES: u64 = 1 << 20;
 /// Maximum number of segments that are removed at once: they are read for what has to be kept of them.
 const SURPLUS_MAX: usize = 16;
 /// Size of a read, in bytes.

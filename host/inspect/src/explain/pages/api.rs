@@ -98,6 +98,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Close one, or wait.",
     },
     Page {
+        code: "server_ending",
+        origins: &[Api(503)],
+        means: "The server was told to stop, and takes no more calls.",
+        cause: "It finishes those that run.",
+        remedy: "Send the request again after `Retry-After`: the server that follows takes it.",
+    },
+    Page {
         code: "body_invalid",
         origins: &[Api(400)],
         means: "The body of the request cannot be read.",

@@ -326,8 +326,22 @@ pub(super) const PAGES: &[Page] = &[
         code: "canceled",
         origins: &[Call(Canceled), Replay],
         means: "The call was canceled.",
-        cause: "The client canceled it or stopped waiting, Ctrl-C was pressed, or the host shuts down.",
+        cause: "The client canceled it or stopped waiting, or Ctrl-C was pressed.",
         remedy: "Call again, if it is still needed.",
+    },
+    Page {
+        code: "memory_too_small",
+        origins: &[Call(SetupRequired)],
+        means: "The server does not start, because its clients could make it use more memory than it may have.",
+        cause: "The machine, or the control group of the process, gives it too little for one call beside what the server takes.",
+        remedy: "Give it the memory that the message names, or lower `--memory`, `--max-output` or `--memory-total`.",
+    },
+    Page {
+        code: "host_stopped",
+        origins: &[Call(Canceled)],
+        means: "The call was canceled, because its host was told to stop and the call took too long.",
+        cause: "A server was stopped, or a command was terminated.",
+        remedy: "Check what the tool changed until then, and call again if that is safe.",
     },
     Page {
         code: "sibling_canceled",

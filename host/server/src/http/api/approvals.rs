@@ -28,7 +28,7 @@ const FEEDBACK_BYTES_MAX: usize = 16 << 10;
     responses((status = 200, description = "The questions, newest first")),
 )]
 pub(super) async fn list(State(shared): State<Arc<Shared>>, Approver(_): Approver) -> Result<Response<Body>, Problem> {
-    let found = shared.server.questions(&shared.callers).await.map_err(|refusal| Problem::of(&refusal))?;
+    let found = shared.server.questions(&shared.callers()).await.map_err(|refusal| Problem::of(&refusal))?;
     Ok(json(StatusCode::OK, &value!({ "approvals": found })))
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn answer(
 
 async fn find(shared: &Shared, id: &str) -> Result<Kept, Problem> {
     let id: InvocationId = call_id(id).map_err(|_| unknown())?;
-    let found = shared.server.question(id, &shared.callers).await.map_err(|refusal| Problem::of(&refusal))?;
+    let found = shared.server.question(id, &shared.callers()).await.map_err(|refusal| Problem::of(&refusal))?;
     found.ok_or_else(unknown)
 }
 

@@ -18,7 +18,7 @@ mod tools;
 mod worker;
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -45,7 +45,8 @@ use otc::Otc;
 /// The routes, and what the holders of tokens may do.
 pub(super) struct Api {
     router: Router,
-    roles: Vec<Role>,
+    /// How long a call waits for memory for its arguments.
+    wait: Duration,
     shared: Arc<Shared>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Api {
 struct Shared {
     server: Arc<Server>,
     /// The names of all callers: approvers answer about their calls alone.
-    callers: Vec<Arc<str>>,
+    callers: RwLock<Arc<[Arc<str>]>>,
     /// Whether callers have tokens.
     needs_token: bool,
     /// What the URLs of the server begin with.
@@ -67,7 +68,7 @@ struct Shared {
 
 /// What the holder of a token may do.
 #[derive(Clone)]
-enum Role {
+pub(super) enum Role {
     /// Call tools, and see its own calls.
     Caller(Arc<Caller>),
     /// Answer questions about calls.
@@ -77,7 +78,7 @@ enum Role {
 }
 
 /// One principal that calls tools.
-struct Caller {
+pub(super) struct Caller {
     name: Arc<str>,
     /// The tools that it has loaded, also through MCP without a session.
     loads: Arc<Loads>,
@@ -123,18 +124,8 @@ pub(super) struct Dialects {
 }
 
 impl Api {
-    /// Serves `principals`, and after them `approvers`: a role is named by its index.
-    pub(super) fn new(
-        server: &Arc<Server>,
-        principals: Vec<Principal>,
-        approvers: Vec<Arc<str>>,
-        wait: Duration,
-        dialects: Dialects,
-    ) -> Self {
-        let callers = principals.iter().map(|principal| Arc::clone(&principal.name));
-        let callers = callers.chain(dialects.worker.iter().map(|_| ENGINE.into())).collect();
-        let caller = |principal: Principal| Role::Caller(principal.caller(wait, false));
-        let roles = principals.into_iter().map(caller).chain(approvers.into_iter().map(Role::Approver)).collect();
+    /// Serves nobody yet but an Arcade engine.
+    pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
         let Dialects { base, needs_token, worker } = dialects;
         let engine = |arguments| {
             let (loads, vain_cancels) = (Arc::default(), Arc::default());
@@ -142,14 +133,26 @@ impl Api {
         };
         let shared = Arc::new(Shared {
             server: Arc::clone(server),
-            callers,
+            callers: RwLock::default(),
             needs_token,
             otc: Otc::new(&base),
             base,
             worker: worker.map(|(worker, arguments)| (worker, engine(arguments))),
             document: OnceLock::new(),
         });
-        Self { router: router(Arc::clone(&shared)), roles, shared }
+        Self { router: router(Arc::clone(&shared)), wait, shared }
+    }
+
+    /// The role of one more caller.
+    pub(super) fn caller(&self, principal: Principal) -> Role {
+        Role::Caller(principal.caller(self.wait, false))
+    }
+
+    /// Sets whose calls approvers answer about, beside those of an Arcade engine.
+    pub(super) fn set_callers(&self, names: Vec<Arc<str>>) {
+        let engine = self.worker().map(|_| ENGINE.into());
+        let names = names.into_iter().chain(engine).collect();
+        *self.shared.callers.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// Who is an Arcade engine.
@@ -165,11 +168,9 @@ impl Api {
         self.routed(request).await
     }
 
-    /// Answers an authorized request; `role` is the index of its principal.
-    pub(super) async fn answer(&self, role: usize, mut request: Request<Full<Bytes>>) -> Response<Body> {
-        if let Some(role) = self.roles.get(role) {
-            request.extensions_mut().insert(role.clone());
-        }
+    /// Answers an authorized request.
+    pub(super) async fn answer(&self, role: &Role, mut request: Request<Full<Bytes>>) -> Response<Body> {
+        request.extensions_mut().insert(role.clone());
         self.routed(request).await
     }
 
@@ -178,6 +179,13 @@ impl Api {
         let answered: Result<_, Infallible> = self.router.clone().call(request).await;
         let Ok(response) = answered;
         response
+    }
+}
+
+impl Shared {
+    /// The names of all callers.
+    fn callers(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.callers.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

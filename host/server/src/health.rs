@@ -1,0 +1,85 @@
+//! Whether a server can run calls: one whose calls cannot be put on record runs none.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toolcell_core::record::CallRecord;
+
+use crate::log::{LogLevel, UNRECORDED};
+
+use super::Server;
+
+/// How long a look counts, and how long a call that could not be put on record does.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const FAILURE_TIME: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    seen: tokio::sync::Mutex<Seen>,
+    /// When the last call could not be put on record.
+    failed: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    at: Option<Instant>,
+    /// Why calls do not run.
+    why: Option<String>,
+}
+
+impl Health {
+    fn failed(&self) -> Option<Instant> {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    /// Why calls cannot be put on record now, and so do not run; `None` if they can. Tells the operator of each change.
+    pub(super) async fn unready(&self) -> Option<String> {
+        let mut seen = self.health.seen.lock().await;
+        let is_new = |at: Instant| {
+            let knows = seen.why.is_some() || self.health.failed().is_none_or(|failed| failed < at);
+            at.elapsed() < LOOK_EVERY && knows
+        };
+        if seen.at.is_some_and(is_new) {
+            return seen.why.clone();
+        }
+        seen.at = Some(Instant::now());
+        let (why, place) = match self.offering().host.check_log().await {
+            Err(error) => (Some(error.reason().to_owned()), error.to_string()),
+            Ok(()) if self.health.failed().is_some_and(|at| at.elapsed() < FAILURE_TIME) => {
+                let why = "the last call could not be put on record";
+                (Some(why.to_owned()), why.to_owned())
+            }
+            Ok(()) => (None, String::new()),
+        };
+        if let (Some(log), true) = (&self.settings.log, seen.why.is_some() != why.is_some()) {
+            match &why {
+                Some(reason) => {
+                    let text = format!("not ready: no call runs: {place} [{UNRECORDED}]");
+                    log.write(
+                        LogLevel::Error,
+                        "not_ready",
+                        &text,
+                        &json!({ "reason": reason, "error_code": UNRECORDED }),
+                    );
+                }
+                None => log.write(LogLevel::Info, "ready", "ready again: calls are put on record", &json!({})),
+            }
+        }
+        seen.why.clone_from(&why);
+        why
+    }
+
+    /// Notes a call that has ended: tells the operator of it, and looks what is wrong if it could not be put on record.
+    pub(super) async fn note(&self, record: &CallRecord) {
+        if let Some(log) = &self.settings.log {
+            log.call(record);
+        }
+        if record.result.error.as_ref().is_some_and(|error| error.error_code == UNRECORDED) {
+            *self.health.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            Box::pin(self.unready()).await;
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What each principal has of the server: its sessions, its budgets and its calls. Tokens can change while the server runs;
+//! what a principal has stays with its name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use crate::Server;
+use crate::budget::{Budget, Budgets, ROOM};
+use crate::loads::Loads;
+use crate::payloads::ReadablePayloads;
+use crate::session::{Identity, Session};
+use crate::vain_cancels::VainCancels;
+
+use super::api::{Api, Principal, Role};
+use super::route::BODY_BYTES_MAX;
+use super::sessions::Sessions;
+use super::{HttpLimits, Tokens};
+
+type Mcp = StreamableHttpService<Session, LocalSessionManager>;
+
+/// The MCP service of one principal, with its sessions and budgets.
+pub(super) struct Door {
+    pub(super) mcp: Mcp,
+    pub(super) sessions: Arc<Sessions>,
+    /// The budgets for request bodies, for the arguments in them, and for results.
+    pub(super) bodies: Budget,
+    pub(super) arguments: Budget,
+    pub(super) results: Budget,
+    pub(super) vain_cancels: Arc<VainCancels>,
+    /// Canceled once the principal has no token any more.
+    close: CancellationToken,
+}
+
+/// One principal.
+#[derive(Clone)]
+pub(super) struct Holder {
+    pub(super) name: Arc<str>,
+    /// `None` for an approver, which makes no calls.
+    pub(super) door: Option<Arc<Door>>,
+    /// The budget for request bodies.
+    pub(super) bodies: Budget,
+    pub(super) role: Role,
+}
+
+/// What the tokens of now stand for.
+pub(super) struct Table {
+    pub(super) tokens: Tokens,
+    /// In the order of the tokens: of callers, and then of approvers.
+    holders: Vec<Holder>,
+}
+
+/// Makes tables.
+pub(super) struct Doors {
+    server: Arc<Server>,
+    bodies: Budgets,
+    arguments: Budgets,
+    results: Budgets,
+    session_idle: Duration,
+    close: CancellationToken,
+}
+
+impl Doors {
+    /// Of callers, approvers and engines as many as there are now. Later ones have shares as large as these.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        limits: &HttpLimits,
+        (callers, approvers, engines): (usize, usize, usize),
+        close: CancellationToken,
+    ) -> Self {
+        Self {
+            server: Arc::clone(server),
+            bodies: Budgets::new(ROOM.bodies, callers + approvers + engines),
+            arguments: Budgets::new(ROOM.arguments, callers + engines),
+            results: Budgets::new(ROOM.results, callers),
+            session_idle: limits.session_idle,
+            close,
+        }
+    }
+
+    /// The budgets of one more principal for request bodies and for arguments.
+    pub(super) fn budgets(&self) -> (Budget, Budget) {
+        (self.bodies.one(), self.arguments.one())
+    }
+
+    /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
+    pub(super) fn table(&self, tokens: Tokens, api: &Api, before: Option<&Table>) -> Table {
+        let known = |name: &str, is_caller: bool, made: &[Holder]| {
+            let mut all = made.iter().chain(before.iter().flat_map(|table| table.holders.iter()));
+            all.find(|holder| *holder.name == *name && holder.door.is_some() == is_caller).cloned()
+        };
+        let mut holders: Vec<Holder> = Vec::new();
+        for name in tokens.principals() {
+            let holder = known(&name, true, &holders).unwrap_or_else(|| self.caller(name, api));
+            holders.push(holder);
+        }
+        for name in tokens.approvers() {
+            let role = Role::Approver(Arc::clone(&name));
+            let make = || Holder { name: Arc::clone(&name), door: None, bodies: self.bodies.one(), role };
+            let holder = known(&name, false, &holders).unwrap_or_else(make);
+            holders.push(holder);
+        }
+        let callers = holders.iter().filter(|holder| holder.door.is_some());
+        api.set_callers(callers.map(|holder| Arc::clone(&holder.name)).collect());
+        for old in before.iter().flat_map(|table| table.holders.iter()) {
+            if !holders.iter().any(|holder| holder.name == old.name) {
+                old.door.iter().for_each(|door| door.close.cancel());
+            }
+        }
+        Table { tokens, holders }
+    }
+
+    fn caller(&self, name: Arc<str>, api: &Api) -> Holder {
+        let (sessions, close) = (Sessions::new(), self.close.child_token());
+        tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
+        // `Gate` has already checked hosts and origins, for every route.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .with_max_request_body_bytes(BODY_BYTES_MAX)
+            .with_cancellation_token(close.clone());
+        let (server, shelf) = (Arc::clone(&self.server), Arc::<ReadablePayloads>::default());
+        let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
+        let (bodies, arguments) = self.budgets();
+        let role = api.caller(Principal {
+            name: Arc::clone(&name),
+            loads: Arc::clone(&loads),
+            arguments: arguments.clone(),
+            vain_cancels: Arc::clone(&vain_cancels),
+        });
+        let (principal, of_door) = (Arc::clone(&name), Arc::clone(&vain_cancels));
+        let session = move || {
+            let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
+            let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));
+            let vain_cancels = Arc::clone(&vain_cancels);
+            let identity = Identity { actor, owner, lasts: false, shelf, loads, vain_cancels };
+            Ok(Session::new(Arc::clone(&server), identity))
+        };
+        let mcp = StreamableHttpService::new(session, sessions.manager(), config);
+        let (results, vain_cancels) = (self.results.one(), of_door);
+        let door = Door { mcp, sessions, bodies: bodies.clone(), arguments, results, vain_cancels, close };
+        Holder { name, door: Some(Arc::new(door)), bodies, role }
+    }
+}
+
+impl Table {
+    /// The principal that `headers` authenticate.
+    pub(super) fn holder(&self, headers: &http::HeaderMap) -> Option<&Holder> {
+        self.holders.get(self.tokens.bearer(headers)?)
+    }
+}
