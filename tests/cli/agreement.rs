@@ -50,9 +50,14 @@ fn of_files() -> Vec<Row> {
     let rule = "[[rule]]\nbehavior = \"deny\"\ntool = \"files.*\"\nreason = \"not on a friday\"\n";
     let asks = "[[rule]]\nbehavior = \"ask\"\ntool = \"files.*\"\nreason = \"say why\"\n";
     vec![
-        read("nothing granted", "src/a.txt", &[], denied("not_granted", "add --allow-read=DIR")),
+        read("nothing granted", "src/a.txt", &[], denied("not_granted", "add --allow-read=src to grant")),
         read("granted", "src/a.txt", &["--allow-read=src"], Heard::Allowed),
-        read("outside", "/etc/passwd", &["--allow-read=src"], denied("path_not_granted", "adds a folder")),
+        read(
+            "outside",
+            "/etc/passwd",
+            &["--allow-read=src"],
+            denied("path_not_granted", "--allow-read=/etc/passwd adds a folder"),
+        ),
         read(
             "the granted folder is closed",
             "src/a.txt",
@@ -115,7 +120,12 @@ fn of_the_network(server: &Server) -> Vec<Row> {
             &["--allow-net=*.example.com", "--deny-net=a.example.com"],
             denied("denied_by_rule", "--deny-net=a.example.com denies that"),
         ),
-        fetch("another host", "https://other.test/", &[&own], denied("not_granted", "--allow-net=HOST grants a host")),
+        fetch(
+            "another host",
+            "https://other.test/",
+            &[&own],
+            denied("not_granted", "--allow-net=https://other.test allows it"),
+        ),
         fetch("another path", &server.url("/a"), &[&deeper], denied("not_granted", "does not cover this URL")),
         fetch(
             "an address that has to be named",

@@ -6,6 +6,7 @@ use toolcell_core::dialect::sections::with_custom;
 use crate::pipeline::doubles::echoing;
 use crate::support::{Ran, Toolcell, scratch, wat};
 
+use super::example;
 use super::registry::edited;
 
 /// Checks a component.
@@ -37,6 +38,14 @@ fn findings_have_severities_and_errors_alone_fail() {
     let first = hidden.stdout.lines().next().unwrap();
     assert!(first.starts_with("error: wat.echo/description: ") && first.ends_with("[text_hidden]"), "{first}");
     assert!(!hidden.stdout.contains('\u{202e}'));
+}
+
+#[test]
+fn a_tool_whose_text_says_more_than_its_output_is_named() {
+    let checked = Toolcell::new(["check", &example("files"), "--json"]).run().exits(0).json();
+    let named = checked["findings"].as_array().unwrap().iter().filter(|found| found["code"] == "text_beside_output");
+    let named: Vec<&str> = named.map(|found| found["place"].as_str().unwrap()).collect();
+    assert_eq!(named, ["files.read/output"], "{checked:#}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn a_model_reaches_no_tool_that_it_was_not_offered() {
     let (tools, echo) = (probes(&["counter"]), guest("probe#echo"));
     let path = echo.split_once('#').unwrap().0.to_owned();
     for dialect in SPOKEN {
-        for name in [echo.as_str(), path.as_str(), "echo", "probe.echo", "probe.counter", "probe#counter", ""] {
+        for name in [echo.as_str(), path.as_str(), "echo", "probe.echo", "probe_echo", "probe#counter", ""] {
             let message = message(dialect, &[("one", name, "{}")]);
             let told = told(dialect, &run(dialect, &borrowed(&tools), &[], &message).exits(2).json());
             told[0].failed("one", "unknown_tool/unknown_tool]");
@@ -302,22 +302,22 @@ fn a_call_of_amplifier_has_its_events_once_each_with_the_keys_of_both_pages() {
 fn a_tool_is_exported_in_the_terms_of_each_api() {
     let echo = guest("probe#good_structured");
     let [chat] = exported("openai", &[&echo], &[]).as_array().unwrap().clone().try_into().unwrap();
-    assert_eq!((&chat["type"], &chat["function"]["name"]), (&json!("function"), &json!("good_structured")));
+    assert_eq!((&chat["type"], &chat["function"]["name"]), (&json!("function"), &json!("probe_good_structured")));
     let schema = &chat["function"]["parameters"];
     assert_eq!(schema["type"], "object");
     assert!(!chat["function"]["description"].as_str().unwrap().is_empty());
     let responses = &exported("openai-responses", &[&echo], &[])[0];
-    assert_eq!((&responses["type"], &responses["name"]), (&json!("function"), &json!("good_structured")));
+    assert_eq!((&responses["type"], &responses["name"]), (&json!("function"), &json!("probe_good_structured")));
     assert!(responses["parameters"] == *schema && responses["strict"].is_boolean(), "{responses}");
     let anthropic = &exported("anthropic", &[&echo], &[])[0];
-    assert_eq!((&anthropic["name"], &anthropic["input_schema"]), (&json!("good_structured"), schema));
+    assert_eq!((&anthropic["name"], &anthropic["input_schema"]), (&json!("probe_good_structured"), schema));
     assert!(anthropic.get("type").is_none() && anthropic.get("defer_loading").is_none(), "{anthropic}");
     let mcp = &exported("mcp", &[&echo], &[])[0];
-    assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("good_structured"), schema));
+    assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("probe_good_structured"), schema));
     let agentool = &exported("agentool", &[&echo], &[])[0];
-    assert_eq!((&agentool["name"], &agentool["parameters"]), (&json!("good_structured"), schema));
+    assert_eq!((&agentool["name"], &agentool["parameters"]), (&json!("probe_good_structured"), schema));
     let amplifier = &exported("amplifier", &[&echo], &[])[0];
-    assert_eq!((&amplifier["name"], &amplifier["input_schema"]), (&json!("good_structured"), schema));
+    assert_eq!((&amplifier["name"], &amplifier["input_schema"]), (&json!("probe_good_structured"), schema));
     for dialect in ["otc", "otc-seed", "arcade"] {
         let definition = &exported(dialect, &[&echo], &[])[0];
         let name = definition["fully_qualified_name"].as_str().or(definition["id"].as_str()).unwrap();
@@ -341,7 +341,7 @@ fn every_exported_name_fits_its_api_and_leads_back_to_its_tool() {
         let names: Vec<String> = tools.as_array().unwrap().iter().map(name).collect();
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         assert!(names.iter().all(|name| name.chars().all(fits) && name.len() <= 64), "{names:?}");
-        assert_eq!(names[0], "dialects__one__t0");
+        assert_eq!(names[0], "dialects_one_t0");
         for (name, id) in names.iter().zip(ids) {
             let message = message(dialect, &[("one", name, "{}")]).to_string();
             let option = format!("--dialect={dialect}");

@@ -58,17 +58,27 @@ fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
     };
     let (read, append) = (guest("probe#read"), guest("probe#append_approved"));
     assert_eq!(needs(&read, json!({ "path": "a" }), &[]), needed("file_read", Value::Null, "--allow-read=DIR"));
-    let outside = needs(&guest("probe#read_named"), json!({ "path": "a", "other": "a" }), &["--allow-read=sub"]);
-    assert_eq!(outside, needed("file_read", Value::Null, "--allow-read=DIR"));
+    let far = json!({ "path": "../a.txt", "other": "/etc/b.conf" });
+    let outside = needs(&guest("probe#read_named"), far, &["--allow-read=sub"]);
+    assert_eq!(outside, needed("file_read", Value::Null, "--allow-read=.."));
     let unwritable = needs(&append, json!({ "path": "a", "text": "b" }), &["--allow-read=."]);
     assert_eq!(unwritable, needed("file_write", Value::Null, "--allow-write=DIR"));
     let (fetch, input) = (example("fetch"), json!({ "url": "https://a.test/x" }));
-    let unreached = needed("network", json!("https://a.test"), "--allow-net=HOST");
+    let unreached = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
     assert_eq!(needs(&fetch, input.clone(), &[]), unreached);
     let deeper = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
     assert_eq!(needs(&fetch, input.clone(), &["--allow-net=https://a.test/docs"]), deeper);
-    let secret = needed("credential", json!("API_KEY"), "--allow-secret=API_KEY@https://HOST");
-    assert_eq!(needs(&guest("courier#bearer"), input, &["--allow-net=a.test"]), secret);
+    let (bearer, secret) = (guest("courier#bearer"), "--allow-secret=API_KEY@https://HOST");
+    assert_eq!(needs(&bearer, input.clone(), &["--allow-net=a.test"]), needed("credential", json!("API_KEY"), secret));
+    // All that is missing is said at once. Any host is not offered.
+    let all = format!("--allow-net=HOST {secret}");
+    assert_eq!(needs(&bearer, input, &[]), needed("network", json!("*://*:*"), &all));
+    let port = json!({ "url": "http://127.0.0.1:18080/x" });
+    assert_eq!(needs(&fetch, port, &[])["next_action"], "--allow-net=http://127.0.0.1:18080");
+    // Nothing that a shell would expand is offered.
+    let expands = json!({ "path": "/tmp/$(id).d/a.txt", "other": "sub" });
+    let outside = needs(&guest("probe#read_named"), expands, &["--allow-read=sub"]);
+    assert_eq!(outside["next_action"], "--allow-read=DIR");
     // A grant would not help where a denial overrules it.
     let denied = needs(&read, json!({ "path": "a" }), &["--allow-read=.", "--deny-read=."]);
     assert_eq!(denied, Value::Null);
@@ -78,6 +88,7 @@ fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
 fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     let (_guard, folder) = scratch();
     file(&folder, "below/a.txt");
+    file(&folder, "beside/a.txt");
     let tool = format!("{}#read", example("files"));
     let call = |dir: &Path, path: &str, grant: &str| {
         Toolcell::new(["call", &tool, &json!({ "path": path }).to_string(), grant, "--json"]).dir(dir).run()
@@ -87,11 +98,44 @@ fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
         (folder.clone(), "./below/a.txt", "--allow-read=below/.."),
         (folder.join("below"), "a.txt", "--allow-read=.."),
         (folder.clone(), "below/a.txt", "--allow-read=below"),
+        // It may lead into the grant by way of what was not granted.
+        (folder.join("beside"), "../below/a.txt", "--allow-read=../below"),
+        (folder.join("beside"), "./../beside/../below/a.txt", "--allow-read=../below"),
+        (folder.clone(), "../{name}/below/a.txt", "--allow-read=below"),
     ] {
-        assert_eq!(call(&dir, path, grant).exits(0).json()["content"][0]["text"], "below/a.txt");
+        let path = path.replace("{name}", folder.file_name().unwrap().to_str().unwrap());
+        assert_eq!(call(&dir, &path, grant).exits(0).json()["content"][0]["text"], "below/a.txt", "{path}");
     }
-    // The same path from another folder is another file.
-    call(Path::new("/"), "below/a.txt", &format!("--allow-read={}", folder.display())).exits(3);
+    // A link in the grant leads nowhere else, also on such a way.
+    std::os::unix::fs::symlink(folder.join("beside"), folder.join("below/link")).unwrap();
+    for path in ["../below/link/a.txt", "../beside/a.txt"] {
+        call(&folder.join("beside"), path, "--allow-read=../below").exits(3);
+    }
+}
+
+#[test]
+fn from_outside_of_the_only_granted_folder_a_relative_path_starts_in_it() {
+    let (_guard, folder) = scratch();
+    file(&folder, "granted/sub/a.txt");
+    file(&folder, "other/b.txt");
+    let call = |dir: &Path, tool: &str, input: Value, grants: &[&str]| {
+        let (tool, input) = (format!("{}#{tool}", example("files")), input.to_string());
+        Toolcell::new([&["call", &tool, &input, "--json"], grants].concat()).dir(dir).run()
+    };
+    let (granted, other) = (folder.join("granted").display().to_string(), folder.join("other").display().to_string());
+    let grant = format!("--allow-read={granted}");
+    for dir in [Path::new("/"), &folder, &folder.join("other")] {
+        for input in [json!({}), json!({ "path": "." }), json!({ "path": "./" })] {
+            let listed = call(dir, "list", input.clone(), &[&grant]).exits(0).json();
+            assert!(listed["content"][0]["text"].as_str().unwrap().contains("sub/"), "{input} in {}", dir.display());
+        }
+        let read = call(dir, "read", json!({ "path": "sub/a.txt" }), &[&grant]).exits(0).json();
+        assert_eq!(read["content"][0]["text"], "granted/sub/a.txt");
+    }
+    // Of two granted folders, none is meant; the refusal names both.
+    let refused = call(Path::new("/"), "list", json!({}), &[&grant, &format!("--allow-read={other}")]).exits(3).json();
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("(granted: {granted}, {other})")), "{message}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn guest(tool: &str) -> String {
 }
 
 /// The TOOL argument for the component of an example tool.
-fn example(name: &str) -> String {
+pub(crate) fn example(name: &str) -> String {
     component(&format!("example-tools/{name}")).display().to_string()
 }
 

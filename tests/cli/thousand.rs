@@ -96,12 +96,12 @@ fn components_are_listed_searched_and_described_without_their_code_and_the_first
     let mut client = shelf.client();
     assert_eq!(listed(&mut client), count);
     assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
-    let answer = client.call("many7__echo", json!({ "n": 7 }));
+    let answer = client.call("many7_echo", json!({ "n": 7 }));
     assert_eq!(answer["structuredContent"], json!({ "n": 7 }), "{answer:#}");
     assert_eq!(shelf.compiled().len(), 1);
     // The arguments are checked, although no schema was compiled at the start.
     for _ in 0..2 {
-        let refused = client.call("many8__echo", json!({ "n": "x" }));
+        let refused = client.call("many8_echo", json!({ "n": "x" }));
         assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_validation_failed", "{refused:#}");
     }
     assert_eq!(shelf.compiled().len(), 1);
@@ -123,7 +123,7 @@ fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() 
         tools["tools"].as_array().unwrap().len()
     };
     assert_eq!(listed(), 1);
-    for path in ["/v1/tools/many1__echo", "/v1/dialects/otc/tools/many2.echo"] {
+    for path in ["/v1/tools/many1_echo", "/v1/dialects/otc/tools/many2.echo"] {
         let before = listed();
         assert_eq!(answer(&format!("HEAD {path}"), ""), "");
         assert_eq!(listed(), before, "{path}");
@@ -134,7 +134,7 @@ fn definitions_over_http_load_no_code_and_the_head_of_one_loads_not_even_that() 
         answer(&format!("GET {path}"), "");
     }
     assert_eq!(shelf.compiled(), Vec::<PathBuf>::new(), "something was compiled, and nothing was called");
-    answer("POST /v1/calls", &json!({ "tool": "many2__echo", "input": { "n": 7 } }).to_string());
+    answer("POST /v1/calls", &json!({ "tool": "many2_echo", "input": { "n": 7 } }).to_string());
     assert_eq!(shelf.compiled().len(), 1);
 }
 
@@ -205,10 +205,10 @@ fn a_component_that_cannot_be_loaded_any_more_fails_the_call_and_nothing_else() 
     let mut client = shelf.client();
     assert_eq!(listed(&mut client), 2);
     fs::write(shelf.tool(0), b"\0asm not a component").unwrap();
-    let refused = client.call("many0__echo", json!({}));
+    let refused = client.call("many0_echo", json!({}));
     let error = &refused["_meta"]["toolcell/error"];
     assert_eq!((&error["class"], &error["code"]), (&json!("dependency_unavailable"), &json!("component_changed")));
-    assert_eq!(client.call("many1__echo", json!({ "n": 1 }))["isError"], json!(false));
+    assert_eq!(client.call("many1_echo", json!({ "n": 1 }))["isError"], json!(false));
 }
 
 #[test]

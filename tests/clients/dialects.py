@@ -20,9 +20,9 @@ TOOLCELL = os.environ["TOOLCELL"]
 TOOLS = os.environ["TOOLCELL_TOOLS"].split()
 # Id, name and arguments of each call, and what its result holds.
 CALLS = [
-    ("call_1", "test_simple_text", "{}", "This is a simple text response for testing."),
-    ("call_2", "test_image_content", "{}", "image"),
-    ("call_3", "test_error_handling", "{}", "ERROR [execution_failed/intentional]: "),
+    ("call_1", "everything_test_simple_text", "{}", "This is a simple text response for testing."),
+    ("call_2", "everything_test_image_content", "{}", "image"),
+    ("call_3", "everything_test_error_handling", "{}", "ERROR [execution_failed/intentional]: "),
     ("call_4", "ticker", '{"ticks": 0}', "ERROR [schema_validation_failed/"),
     ("call_5", "no_such_tool", "{}", "ERROR [unknown_tool/unknown_tool]: "),
 ]
@@ -61,7 +61,7 @@ def names(tools: list[dict]) -> set[str]:
 
 def exported(dialect: str, kind: Any) -> None:
     tools = [parsed(kind, tool) for tool in toolcell("export", dialect)]
-    assert {"test_simple_text", "test_image_content", "ticker"} <= names(tools), names(tools)
+    assert {"everything_test_simple_text", "everything_test_image_content", "ticker"} <= names(tools), names(tools)
 
 
 def chat() -> None:

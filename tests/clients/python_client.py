@@ -19,13 +19,13 @@ REVISIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-0
 async def exercise(client: Client) -> None:
     """Lists, and calls what answers in each way."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert {"test_simple_text", "test_image_content", "ticker"} <= set(tools), sorted(tools)
+    assert {"everything_test_simple_text", "everything_test_image_content", "ticker"} <= set(tools), sorted(tools)
     assert tools["ticker"].input_schema["required"] == ["ticks"], tools["ticker"]
     assert tools["ticker"].description and tools["ticker"].annotations.read_only_hint
 
-    said = await client.call_tool("test_simple_text", {})
+    said = await client.call_tool("everything_test_simple_text", {})
     assert not said.is_error and said.content[0].text == "This is a simple text response for testing.", said
-    image = (await client.call_tool("test_image_content", {})).content[0]
+    image = (await client.call_tool("everything_test_image_content", {})).content[0]
     assert (image.type, image.mime_type) == ("image", "image/png") and image.data.startswith("iVBORw0KGgo"), image
 
     heard = []
@@ -34,10 +34,10 @@ async def exercise(client: Client) -> None:
         heard.append((done, of, message))
 
     ticked = await client.call_tool("ticker", {"ticks": 3, "interval_ms": 60}, progress_callback=progress)
-    assert ticked.structured_content == {"ticks": 3, "of": 3}, ticked
+    assert ticked.structured_content == {"ticks": 3, "of": 3, "text": "3 of 3 ticks"}, ticked
     assert heard and heard == sorted(heard, key=lambda update: update[0]), heard
 
-    failed = await client.call_tool("test_error_handling", {})
+    failed = await client.call_tool("everything_test_error_handling", {})
     assert failed.is_error and "intentionally" in failed.content[0].text, failed
     assert failed.meta["toolcell/error"]["class"] == "execution_failed", failed
     wrong = await client.call_tool("ticker", {"ticks": 0})

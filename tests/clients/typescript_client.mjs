@@ -22,25 +22,25 @@ async function connected(transport) {
 async function exercise(client) {
   const { tools } = await client.listTools();
   const names = tools.map((tool) => tool.name);
-  for (const name of ["test_simple_text", "test_image_content", "ticker"]) assert.ok(names.includes(name), names);
+  for (const name of ["everything_test_simple_text", "everything_test_image_content", "ticker"]) assert.ok(names.includes(name), names);
   const ticker = tools.find((tool) => tool.name === "ticker");
   assert.deepEqual(ticker.inputSchema.required, ["ticks"]);
   assert.ok(ticker.outputSchema && ticker.annotations.readOnlyHint);
 
-  const said = await client.callTool({ name: "test_simple_text", arguments: {} });
+  const said = await client.callTool({ name: "everything_test_simple_text", arguments: {} });
   assert.equal(said.content[0].text, "This is a simple text response for testing.");
-  const image = (await client.callTool({ name: "test_image_content", arguments: {} })).content[0];
+  const image = (await client.callTool({ name: "everything_test_image_content", arguments: {} })).content[0];
   assert.equal(image.mimeType, "image/png");
   assert.ok(image.data.startsWith("iVBORw0KGgo"));
 
   const heard = [];
   const call = { name: "ticker", arguments: { ticks: 3, interval_ms: 60 } };
   const ticked = await client.callTool(call, undefined, { onprogress: (update) => heard.push(update.progress) });
-  assert.deepEqual(ticked.structuredContent, { ticks: 3, of: 3 });
+  assert.deepEqual(ticked.structuredContent, { ticks: 3, of: 3, text: "3 of 3 ticks" });
   assert.ok(heard.length > 0);
   assert.deepEqual(heard, [...heard].sort((a, b) => a - b));
 
-  const failed = await client.callTool({ name: "test_error_handling", arguments: {} });
+  const failed = await client.callTool({ name: "everything_test_error_handling", arguments: {} });
   assert.equal(failed.isError, true);
   assert.equal(failed._meta["toolcell/error"].class, "execution_failed");
   await assert.rejects(client.callTool({ name: "no_such_tool", arguments: {} }), { code: -32602 });
@@ -58,7 +58,7 @@ async function exercise(client) {
   });
   await begun;
   giveUp.abort("enough");
-  assert.equal((await client.callTool({ name: "test_simple_text", arguments: {} })).isError ?? false, false);
+  assert.equal((await client.callTool({ name: "everything_test_simple_text", arguments: {} })).isError ?? false, false);
 }
 
 const http = (token) =>

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::support::{Client, OLD, Web, frame, records, scratch};
+use crate::cli::example;
+use crate::support::{Client, OLD, Toolcell, Web, frame, records, scratch};
 
 #[test]
 fn structured_output_comes_as_it_is_with_a_text_copy() {
@@ -9,6 +10,47 @@ fn structured_output_comes_as_it_is_with_a_text_copy() {
     assert_eq!(answer["structuredContent"], json!({ "n": 7 }));
     assert_eq!(answer["content"], json!([{ "type": "text", "text": "{\"n\":7}" }]));
     assert_eq!(answer["isError"], json!(false));
+}
+
+/// Clients give their model one of the two, and no server learns which.
+#[test]
+fn content_and_structured_content_are_each_the_whole_answer() {
+    let (_guard, folder) = scratch();
+    let cities = "name,people\nBern,134591\nOslo,709037\n";
+    std::fs::write(folder.join("cities.csv"), cities).unwrap();
+    let long: String = (0..300).map(|n| format!("{n};{}\n", n * n)).collect();
+    std::fs::write(folder.join("long.csv"), &long).unwrap();
+    let tools = [example("files"), example("jq"), example("sql"), example("ticker")];
+    let arguments = ["mcp"].into_iter().chain(tools.iter().map(String::as_str)).chain(["--allow-read=."]);
+    let mut client = Client::run(Toolcell::new(arguments).dir(&folder));
+    client.initialize(OLD);
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    let mut call = |name: &str, input: Value| {
+        let answer = client.call(name, input);
+        assert_eq!(answer["isError"], json!(false), "{answer:#}");
+        let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
+        let (schema, structured) = (&tool["outputSchema"], answer["structuredContent"].clone());
+        assert!(jsonschema::is_valid(schema, &structured), "{name}: {structured:#} does not fit {schema:#}");
+        let texts = answer["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
+        let texts: Vec<String> = texts.map(str::to_owned).collect();
+        (texts, structured)
+    };
+    for (file, text) in [("cities.csv", cities), ("long.csv", long.as_str())] {
+        let (content, structured) = call("files_read", json!({ "path": file }));
+        assert_eq!((content[0].as_str(), &structured["text"]), (text, &json!(text)));
+        let facts: Value = serde_json::from_str(&content[1]).unwrap();
+        assert_eq!((&facts["file_bytes"], &structured["file_bytes"]), (&json!(text.len()), &json!(text.len())));
+    }
+    for (name, input, words) in [
+        ("files_list", json!({}), "cities.csv"),
+        ("files_search", json!({ "pattern": "Oslo" }), "709037"),
+        ("jq", json!({ "filter": "1 + 2" }), "3"),
+        ("sql_query", json!({ "sql": "select 40 + 2 as answer" }), "answer"),
+        ("ticker", json!({ "ticks": 1, "interval_ms": 0 }), "1"),
+    ] {
+        let (content, structured) = call(name, input);
+        assert!(content.concat().contains(words) && structured.to_string().contains(words), "{content:?} {structured}");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sandbox::compiling::bomb::compile_bomb;
-use crate::support::{Client, Toolcell, Web, check_printed, fixture, frame, root, scratch, share_compiled, wat};
+use crate::support::{
+    Client, Toolcell, Web, bare_names, check_printed, fixture, frame, root, scratch, share_compiled, wat,
+};
 
 /// A folder with its own configuration, whose tools can be replaced.
 struct Shop {
@@ -65,7 +67,7 @@ fn replace(file: &Path, text: impl AsRef<[u8]>) {
 
 fn names(client: &mut Client) -> Vec<String> {
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    bare_names(&listed)
 }
 
 fn list_changed(client: &mut Client, times: usize) {
@@ -203,7 +205,7 @@ fn providers(client: &mut Client) -> [Value; 2] {
     let found = client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
     check_printed(&found);
     // What was offered before is found all the time.
-    assert_eq!(found["matches"][0]["name"], "echo", "{found:#}");
+    assert_eq!(found["matches"][0]["name"], "probe_echo", "{found:#}");
     [found["pending_providers"].clone(), found["unavailable_providers"].clone()]
 }
 

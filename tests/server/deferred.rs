@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::pipeline::doubles::crowd;
-use crate::support::{Client, OLD, Toolcell, Web, check_printed, frame, records, scratch};
+use crate::support::{Client, OLD, Toolcell, Web, bare_names, check_printed, frame, records, scratch};
 
 fn put(folder: &Path, name: &str, component: &[u8]) -> PathBuf {
     let file = folder.join(name);
@@ -27,8 +27,7 @@ fn names(client: &mut Client) -> Vec<String> {
 }
 
 fn of_list(answer: &Value) -> Vec<String> {
-    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    bare_names(&answer["result"]["tools"])
 }
 
 /// How often the client was told that the list has changed.
@@ -56,7 +55,7 @@ fn a_list_over_the_budget_has_the_first_tools_and_those_that_find_the_others() {
     // The order does not depend on the order of loading.
     assert_eq!(names(&mut client), [&["t0", "t1", "t2", "t5", "t9"][..], &own].concat());
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    assert_eq!((&listed[3]["name"], &listed[3]["inputSchema"]["type"]), (&json!("t5"), &json!("object")));
+    assert_eq!((&listed[3]["name"], &listed[3]["inputSchema"]["type"]), (&json!("list_crowd_t5"), &json!("object")));
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn no_deferred_tool_can_be_called_before_it_is_loaded() {
     let message = refused["content"][0]["text"].as_str().unwrap();
     let query = message.split('`').find(|part| part.starts_with("select:")).unwrap().to_owned();
     let found = client.call("search_tools", json!({ "query": query }))["structuredContent"].clone();
-    assert_eq!((&found["matches"][0]["name"], &found["next_action"]), (&json!("append"), &json!("load")));
+    assert_eq!((&found["matches"][0]["name"], &found["next_action"]), (&json!("probe_append"), &json!("load")));
     assert_eq!((&found["total_deferred_tools"], changes(&mut client)), (&json!(2), 0));
     let loaded = client.call("load_tool", json!({ "name": found["matches"][0]["name"] }));
     assert_eq!(loaded["structuredContent"]["tool"]["inputSchema"]["required"], json!(["path", "text"]));
@@ -211,12 +210,13 @@ fn no_tool_takes_the_name_of_the_search() {
     let component = put(&folder, "crowd.wasm", &component);
     let mut whole = client(std::slice::from_ref(&component), 3);
     assert_eq!(names(&mut whole), ["search_tools", "t1", "t2", "read_result"]);
-    assert_eq!(whole.call("search_tools", json!({ "n": 1 }))["structuredContent"], json!({ "n": 1 }));
+    let answer = whole.call("named_crowd_search_tools", json!({ "n": 1 }));
+    assert_eq!(answer["structuredContent"], json!({ "n": 1 }));
     let mut client = client(&[component], 2);
-    assert_eq!(names(&mut client), ["named_crowd__search_tools", "t1", "search_tools", "load_tool", "read_result"]);
+    assert_eq!(names(&mut client), ["search_tools", "t1", "search_tools", "load_tool", "read_result"]);
     let found = client.call("search_tools", json!({ "query": "word2x" }))["structuredContent"].clone();
-    assert_eq!(found["matches"][0]["name"], "t2");
-    assert_eq!(client.call("load_tool", json!({ "name": "t2" }))["structuredContent"]["loaded"], "t2");
+    assert_eq!(found["matches"][0]["name"], "named_crowd_t2");
+    assert_eq!(client.call("load_tool", json!({ "name": "t2" }))["structuredContent"]["loaded"], "named_crowd_t2");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn each_of_a_thousand_tools_is_found_and_loaded() {
     for n in (0..1_000).step_by(111) {
         let found = client.call("search_tools", json!({ "query": format!("input about word{n}x"), "limit": 3 }));
         let found = &found["structuredContent"];
-        let name = format!("t{n}");
+        let name = format!("thousand_{}_t{n}", n / 250);
         assert_eq!((&found["matches"][0]["name"], found["matches"].as_array().unwrap().len()), (&json!(name), 3));
         client.call("load_tool", json!({ "name": name }));
         assert_eq!(client.call(&name, json!({ "n": n }))["structuredContent"], json!({ "n": n }));

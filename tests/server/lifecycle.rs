@@ -1,6 +1,50 @@
 use serde_json::{Value, json};
 
-use crate::support::{Client, NEW, OLD};
+use crate::cli::example;
+use crate::support::{Client, NEW, OLD, Toolcell, scratch};
+
+#[test]
+fn instructions_say_what_was_granted() {
+    let (_guard, folder) = scratch();
+    for name in ["in", "out"] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+    }
+    let (read, write) = (folder.join("in").display().to_string(), folder.join("out").display().to_string());
+    let told = |options: &[&str]| {
+        let files = example("files");
+        let mut client = Client::run(Toolcell::new([&["mcp", files.as_str()], options].concat()).dir(&folder));
+        client.initialize(OLD)["result"]["instructions"].as_str().unwrap().to_owned()
+    };
+    let none = told(&[]);
+    assert!(none.contains("- files: none\n") && none.contains("- requests: none"), "{none}");
+    let some = told(&["--allow-read=in", "--allow-net=api.example.com"]);
+    assert!(some.contains(&format!("- files: may be read in {read}; writing is not allowed\n")), "{some}");
+    assert!(some.contains(&format!("- relative paths start in {read}\n")), "{some}");
+    assert!(some.contains("- requests: to https://api.example.com"), "{some}");
+    let both = told(&["--allow-read=in", "--allow-write=out"]);
+    assert!(both.contains(&format!("may be read in {read}; read and written in {write}\n")), "{both}");
+    assert!(!both.contains("relative paths"), "{both}");
+}
+
+#[test]
+fn the_name_of_a_tool_stays_when_another_one_is_added() {
+    let listed = |tools: &[&str]| {
+        let arguments: Vec<String> = tools.iter().map(|tool| example(tool)).collect();
+        let arguments = ["mcp"].into_iter().chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>();
+        let mut client = Client::run(Toolcell::new(arguments));
+        client.initialize(OLD);
+        let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+        let names: Vec<String> =
+            listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        // A name alone, or that with a dot, still finds the tool, where only one has it.
+        let found = client.call("query", json!({ "sql": "select 1" }));
+        assert_eq!(found["isError"], json!(false), "{found:#}");
+        names
+    };
+    let alone = listed(&["sql"]);
+    assert_eq!(alone, ["sql_query", "sql_schema"]);
+    assert_eq!(listed(&["files", "sql", "jq"])[3..], ["sql_query", "sql_schema", "jq"]);
+}
 
 #[test]
 fn both_revisions_are_negotiated() {
@@ -30,7 +74,10 @@ fn an_unknown_revision_gets_one_that_the_server_speaks() {
 fn tools_are_listed_with_what_a_model_may_see() {
     let mut client = Client::of(&["probe"]);
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    let tool = |name: &str| listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).cloned();
+    let tool = |name: &str| {
+        let name = format!("probe_{name}");
+        listed.as_array().unwrap().iter().find(|tool| tool["name"] == name.as_str()).cloned()
+    };
     let echo = tool("echo").unwrap();
     assert_eq!(echo["inputSchema"]["type"], "object");
     assert!(echo["description"].as_str().unwrap().contains("verbatim"));
@@ -65,14 +112,15 @@ fn only_what_was_offered_can_be_called() {
 }
 
 #[test]
-fn names_that_collide_are_qualified_and_others_are_not() {
+fn a_bare_name_of_two_tools_finds_neither() {
     let mut client = Client::of(&["cancellable", "hostile"]);
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    for name in ["cancellable__sleep_ignore_cancel", "hostile__sleep_ignore_cancel", "cooperative", "spin"] {
+    for name in ["cancellable_sleep_ignore_cancel", "hostile_sleep_ignore_cancel", "hostile_spin"] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
-    assert!(!names.contains(&"sleep_ignore_cancel"));
+    let id = client.begin_call("sleep_ignore_cancel", json!({}));
+    assert_eq!(client.answer(&id)["error"]["data"]["error"]["error_class"], "unknown_tool");
     let answer = client.call("acknowledge_unasked", json!({}));
     assert_eq!(answer["_meta"]["toolcell/error"], Value::Null, "{answer}");
 }

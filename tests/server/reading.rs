@@ -57,7 +57,7 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
     let (_guard, home) = home();
     let mut client = client(&home, &["big_multibyte", "echo"], "");
     let tools = listed(&mut client);
-    assert_eq!(names(&tools), ["big_multibyte", "echo", "read_result"]);
+    assert_eq!(names(&tools), ["probe_big_multibyte", "probe_echo", "read_result"]);
     assert_eq!(tools[2]["inputSchema"]["required"], json!(["reference"]));
     let uri = reference(&client.call("big_multibyte", json!({ "bytes": 200_000 })));
     let payloads = || std::fs::read_dir(home.join("payloads")).unwrap().count();
@@ -71,6 +71,7 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
             assert_eq!(part["_meta"]["toolcell/provenance"]["tool_id"], "probe.big_multibyte");
             let text = part["content"][0]["text"].as_str().unwrap();
             assert_eq!(part["structuredContent"]["length"], text.len());
+            assert!(part["structuredContent"]["text"].as_str().unwrap().starts_with(text));
             whole.push_str(text);
             offset = part["structuredContent"]["next_offset"].clone();
         }
@@ -184,7 +185,7 @@ fn what_was_readable_is_redacted_once_the_operator_says_so() {
     let refused = client.call("read_result", json!({ "reference": uri }));
     assert_eq!(state(&refused), (&json!("redacted"), &json!("redacted")));
     assert_eq!(resource_state(&mut client, &uri), "redacted");
-    assert_eq!(names(&listed(&mut client)), ["big"]);
+    assert_eq!(names(&listed(&mut client)), ["probe_big"]);
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn no_tool_takes_the_name_of_the_reader() {
     std::fs::write(&component, bytes).unwrap();
     let mut client = Client::run(Toolcell::at(&home, ["mcp".as_ref(), component.as_os_str()]).dir(&home));
     client.initialize(OLD);
-    assert_eq!(names(&listed(&mut client)), ["named_reader__read_result", "read_result"]);
-    let answer = client.call("named_reader__read_result", json!({ "n": 1 }));
+    assert_eq!(names(&listed(&mut client)), ["named_reader_read_result", "read_result"]);
+    let answer = client.call("named_reader_read_result", json!({ "n": 1 }));
     assert_eq!(answer["structuredContent"], json!({ "n": 1 }));
 }

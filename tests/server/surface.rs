@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::pipeline::doubles::crowd;
-use crate::support::{Client, OLD, Toolcell, component, records, scratch};
+use crate::support::{Client, OLD, Toolcell, bare_names, component, records, scratch};
 
 struct Shop {
     _guard: tempfile::TempDir,
@@ -46,8 +46,7 @@ impl Shop {
 /// The names of the listed tools, and the id of the surface.
 fn listed(client: &mut Client) -> (Vec<String>, String) {
     let listed = client.request("tools/list", json!({}))["result"].clone();
-    let names = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
-    (names.collect(), listed["_meta"]["toolcell/surface_id"].as_str().unwrap().to_owned())
+    (bare_names(&listed["tools"]), listed["_meta"]["toolcell/surface_id"].as_str().unwrap().to_owned())
 }
 
 fn error(answer: &Value) -> (&str, &str) {

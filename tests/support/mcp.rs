@@ -263,3 +263,13 @@ pub(crate) fn records(file: &Path) -> Vec<Value> {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
+
+/// The names of listed tools without their namespaces, in their order.
+pub(crate) fn bare_names(tools: &Value) -> Vec<String> {
+    let bare = |tool: &Value| {
+        let name = tool["name"].as_str().unwrap();
+        let namespace = tool["_meta"]["toolcell/tool"]["namespace"].as_str().unwrap_or_default().replace('.', "_");
+        name.strip_prefix(&format!("{namespace}_")).unwrap_or(name).to_owned()
+    };
+    tools.as_array().unwrap_or_else(|| panic!("{tools}")).iter().map(bare).collect()
+}

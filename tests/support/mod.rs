@@ -21,7 +21,7 @@ pub(crate) use call::{Called, Test, host, scratch};
 pub(crate) use canary::Canary;
 pub(crate) use guests::{build_in, component, fixture, wat};
 pub(crate) use home::Home;
-pub(crate) use mcp::{Client, NEW, OLD, records};
+pub(crate) use mcp::{Client, NEW, OLD, bare_names, records};
 pub(crate) use mirror::{Mirror, response};
 pub(crate) use program::{Ran, Toolcell};
 pub(crate) use registry::{Answer, Body, Registry};

@@ -30,9 +30,13 @@ def answered(answer: Any) -> ToolcellResult:
     if not isinstance(answer, dict):
         return failed("toolcell answered with what is not a result", "execution")
     meta = answer.get("_meta") or {}
-    blocks = [_block(block) for block in answer.get("content") or []]
+    # Without what toolcell adds for clients that read one of both forms: the structured output as text, and the text in it.
+    content = [block for block in answer.get("content") or [] if "toolcell/repeats" not in (block.get("_meta") or {})]
+    blocks = [_block(block) for block in content]
     metadata = {key: meta[f"toolcell/{key}"] for key in _METADATA if f"toolcell/{key}" in meta}
     structured = answer.get("structuredContent")
+    if isinstance(structured, dict):
+        structured = {name: value for name, value in structured.items() if name != meta.get("toolcell/text_property")}
     facts = meta.get("toolcell/error") or {}
     error = None
     if answer.get("isError"):

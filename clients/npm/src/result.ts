@@ -31,17 +31,22 @@ export interface Log {
 }
 
 const PREFIX = "toolcell/";
+/** Names the property that toolcell added to the structured output. */
+const ADDED = `${PREFIX}text_property`;
 
 /** The result in an answer to `tools/call`. Throws if the call failed. */
 export function resultOf(answer: unknown): Result {
   if (!isObject(answer)) throw new ToolcellError("execution_failed", "answer_unreadable", "toolcell answered with what is not a result");
   const meta = isObject(answer["_meta"]) ? answer["_meta"] : {};
-  const content = (Array.isArray(answer["content"]) ? answer["content"] : []).filter(isObject) as Block[];
+  const blocks = (Array.isArray(answer["content"]) ? answer["content"] : []).filter(isObject) as Block[];
+  // What toolcell adds for clients that read one of both forms: the structured output as text, and the text in it.
+  const content = blocks.filter((block) => !isObject(block["_meta"]) || block["_meta"][`${PREFIX}repeats`] === undefined);
   const said = content.filter((block) => block.type === "text").map((block) => String(block["text"] ?? "")).join("\n");
   const invocationId = text(meta[`${PREFIX}invocation_id`]);
   if (answer["isError"] === true) throw failure(meta, content, said, invocationId);
-  const more = Object.entries(meta).filter(([key]) => key.startsWith(PREFIX));
-  const structured = isObject(answer["structuredContent"]) ? answer["structuredContent"] : undefined;
+  const more = Object.entries(meta).filter(([key]) => key.startsWith(PREFIX) && key !== ADDED);
+  const structured = isObject(answer["structuredContent"]) ? { ...answer["structuredContent"] } : undefined;
+  if (structured !== undefined) delete structured[text(meta[ADDED]) ?? ""];
   const facts = Object.fromEntries(more.map(([key, value]) => [key.slice(PREFIX.length), value]));
   return { text: said, structured, content, invocationId, meta: facts };
 }

@@ -308,10 +308,10 @@ describe("programs", () => {
     writeFileSync(join(folder, "note"), "what is in it");
     const options = { tools: [example("files")], config: false };
     const closed = await Toolcell.start(options);
-    await assert.rejects(closed.call("read", { path: join(folder, "note") }), { errorClass: "permission_denied" });
+    await assert.rejects(closed.call("files_read", { path: join(folder, "note") }), { errorClass: "permission_denied" });
     await closed.close();
     const open = await Toolcell.start({ ...options, allowRead: [folder] });
-    assert.match((await open.call("read", { path: join(folder, "note") })).text, /what is in it/);
+    assert.match((await open.call("files_read", { path: join(folder, "note") })).text, /what is in it/);
     await open.close();
     const brief = await Toolcell.start({ tools: [example("ticker")], config: false, timeout: 200 });
     await assert.rejects(brief.call("ticker", LONG), { errorClass: "timeout" });

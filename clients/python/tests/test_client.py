@@ -300,10 +300,10 @@ class Programs(unittest.TestCase):
         (folder / "note").write_text("what is in it")
         read = {"path": str(folder / "note")}
         with Toolcell(example("files"), config=False) as cell, self.assertRaises(ToolcellError) as caught:
-            cell.call("read", read)
+            cell.call("files_read", read)
         self.assertEqual(caught.exception.error_class, "permission_denied")
         with Toolcell(example("files"), config=False, allow_read=[folder]) as cell:
-            self.assertIn("what is in it", cell.call("read", read).text)
+            self.assertIn("what is in it", cell.call("files_read", read).text)
         with Toolcell(example("ticker"), config=False, timeout=0.2) as cell, self.assertRaises(ToolcellError) as caught:
             cell.call("ticker", {"ticks": 1000, "interval_ms": 1000})
         self.assertEqual(caught.exception.error_class, "timeout")

@@ -68,7 +68,7 @@ impl Serving {
             return start.ready(loaded, runtime).map(Early::Ready);
         }
         let reason = compiling::running(*compiles.borrow());
-        let server = Server::loading(serving.settings(&home)?, interim(&home)?, reason);
+        let server = Server::loading(serving.settings(&home)?, interim(&home, &serving)?, reason);
         Ok(Early::Loading(Loading { server, load }))
     }
 }
@@ -133,10 +133,13 @@ fn refused(stop: Stop) -> anyhow::Result<Exit> {
     Ok(exit::of_refusal(&refusal))
 }
 
-/// An offering without tools, for a server that waits for its own.
-fn interim(home: &Home) -> anyhow::Result<Offering> {
+/// An offering without tools, for a server that waits for its own. It has the grants, because a client that connects is told
+/// of them.
+fn interim(home: &Home, serving: &Serving) -> anyhow::Result<Offering> {
+    // What is wrong with the files is said when the tools are loaded.
+    let grants = serving.options.settings(home).map(|settings| settings.grants).unwrap_or_default();
     let host = Arc::new(target::host(home, |_| {})?);
     let offers = Offers::on(Vec::new(), |tools| Surface::new(tools, 0));
     let approvals = ApprovalSettings { expire: EXPIRE_DEFAULT, session: None, elicitation: false, away: Away::Return };
-    Ok(Offering::new(host, offers, Arc::default(), Arc::default(), Limits::default(), approvals))
+    Ok(Offering::new(host, offers, Arc::new(grants), Arc::default(), Limits::default(), approvals))
 }

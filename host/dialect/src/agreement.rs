@@ -69,7 +69,7 @@ fn told(record: &CallRecord) -> Vec<(String, Value)> {
         ("a trace".to_owned(), json!(builder.finish())),
     ];
     for revision in [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28] {
-        told.push((format!("mcp {revision}"), json!(mcp::call_result(result, &revision))));
+        told.push((format!("mcp {revision}"), json!(mcp::call_result(result, &revision, None))));
     }
     for mode in [amplifier::Mode::Seed, amplifier::Mode::Upstream] {
         told.push((format!("amplifier {mode:?}"), amplifier::result(invocation, result, mode)));

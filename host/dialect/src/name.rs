@@ -1,28 +1,22 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use toolcell_core::record::{ToolDeclaration, digest};
 
 /// Maximum length of a name, in characters, that clients and the models behind them accept.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Returns the names of `tools` in one server, in their order: the bare name if it is unique, else `namespace__name`.
-/// No name occurs twice, and none is one of `reserved`. A name that comes back is looked up; it is never parsed.
+/// Returns the names of `tools` in one server, in their order: `namespace_name`, or the bare name of a tool that is called as
+/// its namespace. So a name says what it is of, and stays the same when other tools are added. No name occurs twice, and none
+/// is one of `reserved`: the later one of two that would be the same ends in six hexadecimal digits. A name that comes back
+/// is looked up; it is never parsed.
 pub fn exported(tools: &[&ToolDeclaration], reserved: &[&str]) -> Vec<String> {
-    let mut bearers: HashMap<&str, usize> = reserved.iter().map(|name| (*name, 1)).collect();
-    for tool in tools {
-        *bearers.entry(&tool.name).or_default() += 1;
-    }
-    let is_single = |tool: &ToolDeclaration| bearers.get(tool.name.as_str()) == Some(&1);
-    // Bare names come first, so that a tool cannot lose its own to another tool's qualified name.
-    let mut taken: HashSet<String> =
-        tools.iter().filter(|tool| is_single(tool)).map(|tool| tool.name.clone()).collect();
-    taken.extend(reserved.iter().map(|name| (*name).to_owned()));
+    let mut taken: HashSet<String> = reserved.iter().map(|name| (*name).to_owned()).collect();
     let mut name = |tool: &&ToolDeclaration| {
-        if is_single(tool) {
-            return tool.name.clone();
-        }
-        let qualified = format!("{}__{}", tool.namespace.replace('.', "__"), tool.name);
-        let name = free(&qualified, &tool.qualified_name(), |name| !taken.contains(name));
+        let whole = match tool.namespace.replace('.', "_") {
+            namespace if namespace.is_empty() || namespace == tool.name => tool.name.clone(),
+            namespace => format!("{namespace}_{}", tool.name),
+        };
+        let name = free(&whole, &tool.qualified_name(), |name| !taken.contains(name));
         taken.insert(name.clone());
         name
     };
@@ -80,29 +74,33 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_qualified_only_where_it_collides() {
-        assert_eq!(names(&[("a", "read"), ("b.c", "write"), ("b.c", "read")]), ["a__read", "write", "b__c__read"]);
+    fn a_name_has_its_namespace_whatever_else_is_there() {
+        assert_eq!(names(&[("a", "read")]), ["a_read"]);
+        assert_eq!(names(&[("a", "read"), ("b.c", "read"), ("jq", "jq")]), ["a_read", "b_c_read", "jq"]);
     }
 
     #[test]
     fn no_tool_takes_a_reserved_name() {
-        assert_eq!(names(&[("a", "search_tools"), ("a", "read")]), ["a__search_tools", "read"]);
+        let names = names(&[("search", "tools"), ("search_tools", "search_tools"), ("a", "search_tools")]);
+        assert!(names[0].starts_with("search_tools_") && names[1].starts_with("search_tools_"), "{names:?}");
+        assert!(names[0] != names[1] && names[2] == "a_search_tools", "{names:?}");
     }
 
     #[test]
     fn a_tool_cannot_take_the_name_that_the_digest_gives_to_another() {
-        let foreseen = distinct("a__b", "a.b");
-        let names = names(&[("a", "b"), ("c", "b"), ("x", "a__b"), ("y", &foreseen)]);
-        assert_eq!((names[2].as_str(), &names[3]), ("a__b", &foreseen), "both keep their bare names");
-        assert!(names[0].starts_with("a__b_") && names[0] != foreseen, "{names:?}");
+        let foreseen = distinct("a_b_c", "a_b.c");
+        let names = names(&[("a", "b_c"), ("x", "y"), (&foreseen, &foreseen), ("a_b", "c")]);
+        assert_eq!((names[0].as_str(), &names[2]), ("a_b_c", &foreseen));
+        assert!(names[3].starts_with("a_b_c_") && names[3] != foreseen, "{names:?}");
     }
 
     #[test]
     fn no_two_tools_share_a_name_and_none_is_too_long() {
         let long = "n".repeat(60);
-        let names = names(&[("a", "b"), ("c", "b"), ("x", "a__b"), ("first", &long), ("second", &long)]);
-        assert_eq!(names[2], "a__b");
-        assert!(names[0].starts_with("a__b_") && names.iter().all(|name| name.len() <= 64), "{names:?}");
+        let names =
+            names(&[("a", "b_c"), ("a.b", "c"), ("first", &long), ("second", &long), ("first", &format!("{long}m"))]);
+        assert_eq!(names[0], "a_b_c");
+        assert!(names[1].starts_with("a_b_c_") && names.iter().all(|name| name.len() <= 64), "{names:?}");
         let distinct: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
     }

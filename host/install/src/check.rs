@@ -96,6 +96,7 @@ pub fn check(checked: &Checked<'_>) -> Vec<Found> {
         texts(&name, tool, &mut found);
         listing(&name, tool.contract().listed(), &mut found);
         schema(&name, tool.contract().listed_schema(), &mut found);
+        output(&name, tool, &mut found);
         ceiling(&name, tool, checked.component, &mut found);
         let notes = tool.notes().iter().take(PLACES_MAX);
         let noted = |place: &str, message: &str| {
@@ -216,6 +217,30 @@ fn schema(name: &str, schema: &Value, found: &mut Vec<Found>) {
         let message =
             format!("no description says what {} means; a model reads it before it writes a value", silent.join(", "));
         found.push(Found::new(Severity::Warning, "argument_undescribed", place(), message));
+    }
+}
+
+/// A text beside structured output that has facts alone: then the text is what the tool answers, and the output does not say it.
+fn output(name: &str, tool: &Tool, found: &mut Vec<Found>) {
+    let contract = tool.declaration().output_contract.as_ref();
+    let says_text = contract.is_some_and(|contract| contract.content_types.iter().any(|kind| kind == "text"));
+    let Some(whole) = tool.contract().output_schema().filter(|_| says_text) else { return };
+    let properties = whole.get("properties").and_then(Value::as_object);
+    let is_fact = |schema: &Value| {
+        let target =
+            schema.get("$ref").and_then(Value::as_str).and_then(|target| whole.pointer(target.strip_prefix('#')?));
+        let schema = target.unwrap_or(schema);
+        let kinds = match schema.get("type") {
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+            kind => kind.and_then(Value::as_str).into_iter().collect::<Vec<_>>(),
+        };
+        schema.get("enum").is_some()
+            || (!kinds.is_empty() && kinds.iter().all(|kind| !matches!(*kind, "array" | "object")))
+    };
+    if properties.is_some_and(|fields| !fields.is_empty() && fields.values().all(is_fact)) {
+        let message = "the tool answers with text beside structured output that has facts alone; clients that give a model the \
+                       structured output alone get the text as an added property `text`: let the output have it";
+        found.push(Found::new(Severity::Note, "text_beside_output", format!("{name}/output"), message));
     }
 }
 

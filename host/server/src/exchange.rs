@@ -156,7 +156,9 @@ impl<'a> Exported<'a> {
 
     /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
     fn find(&self, name: &str, loads: &Loads) -> Result<(&'a Offer, bool), Refusal> {
-        let offered = self.names.find(name).and_then(|at| self.offering.offers.offered().nth(at));
+        let offers = &self.offering.offers;
+        let at = self.names.find(name).or_else(|| offers.position(name));
+        let offered = at.and_then(|at| offers.offered().nth(at));
         let Some(offer) = offered else { return Err(self.unknown(name, loads)) };
         Ok((offer, self.dialect.defers() || offer.is_loaded(loads)))
     }

@@ -18,6 +18,7 @@ mod greeting;
 mod health;
 mod held;
 mod http;
+mod instructions;
 mod loading;
 mod loads;
 mod log;

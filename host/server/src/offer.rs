@@ -14,12 +14,16 @@ use super::loads::Loads;
 /// Maximum number of tool names in an `unknown_tool` error.
 const CANDIDATES_MAX: usize = 20;
 
+/// The names of the host's own tools. They are reserved also where those are not listed: the name of a tool must not depend
+/// on settings, nor on how many others there are.
+const RESERVED: [&str; 3] = [mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT];
+
 /// The tools that a server offers, each under one name. Other tools of the same components cannot be called through the
 /// server. Those that are deferred can be called only by a caller that has loaded them (AT-SURF-06, AT-SURF-07).
 pub struct Offers {
     offers: Vec<Arc<Offer>>,
     by_name: HashMap<String, Arc<Offer>>,
-    /// Qualified names and unambiguous aliases: accepted, but not listed.
+    /// Qualified names, and bare names and aliases that only one tool has: accepted, but not listed.
     by_other_name: HashMap<String, Arc<Offer>>,
     /// Whether a client has to repeat arguments of some tool in headers (`x-mcp-header`).
     mirrors: bool,
@@ -73,13 +77,8 @@ impl Offers {
         let is_new = |offered: &Offered| known.insert(offered.tool.declaration().qualified_name());
         let chosen: Vec<Offered> = tools.into_iter().filter(is_new).collect();
         let surface = build(chosen.iter().map(|offered| Arc::clone(&offered.tool)).collect());
-        // Reserved wherever nothing is persisted, too: the name of a tool must not depend on that setting.
-        let reserved: &[&str] = match surface.defers() {
-            true => &[mcp::SEARCH_TOOLS, mcp::LOAD_TOOL, mcp::READ_RESULT],
-            false => &[mcp::READ_RESULT],
-        };
         let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
-        let names = dialect::exported(&declarations, reserved);
+        let names = dialect::exported(&declarations, &RESERVED);
         let standings = surface.tools().map(|(_, standing)| standing);
         let offers: Vec<Arc<Offer>> = names
             .into_iter()
@@ -148,6 +147,12 @@ impl Offers {
             let message = format!("there is no tool `{name}` here; {known}");
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         })
+    }
+
+    /// The index of the tool that `name` refers to.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        let found = self.find(name).ok()?;
+        self.offers.iter().position(|offer| Arc::ptr_eq(offer, found))
     }
 
     /// All tools, in their order.
@@ -265,9 +270,12 @@ fn mirrors(schema: &Value) -> bool {
 fn other_names(offers: &[Arc<Offer>]) -> HashMap<String, Arc<Offer>> {
     let mut names: HashMap<String, Option<Arc<Offer>>> = HashMap::new();
     for offer in offers {
-        for alias in &offer.tool.declaration().aliases {
-            // An alias of two tools is ambiguous and refers to neither.
-            names.entry(alias.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
+        let declaration = offer.tool.declaration();
+        let mut own: HashSet<&String> = declaration.aliases.iter().collect();
+        own.extend(Some(&declaration.name).filter(|name| !RESERVED.contains(&name.as_str())));
+        for name in own {
+            // A name of two tools is ambiguous and refers to neither.
+            names.entry(name.clone()).and_modify(|known| *known = None).or_insert(Some(Arc::clone(offer)));
         }
     }
     names.extend(offers.iter().map(|offer| (offer.qualified_name.clone(), Some(Arc::clone(offer)))));

@@ -23,6 +23,7 @@ use super::call::{Caller, Incoming, Running, Seen, Step, name_too_long, revision
 use super::exchange;
 use super::frames::NotPending;
 use super::held::HeldCallKey;
+use super::instructions::instructions;
 use super::loading::ToldOfLoad;
 use super::loads::Loads;
 use super::notices::Wanted;
@@ -286,7 +287,8 @@ impl Session {
         results::reserve(seen.context, moved_bytes(&result)).await?;
         fill_structured(offering, offer, &mut result).await;
         offering.offers.surface().selection().fit(&mut result.model_facing_content);
-        Ok(mcp::call_result(&result, &revision(seen.context)).into())
+        let output_schema = offer.tool.contract().output_schema();
+        Ok(mcp::call_result(&result, &revision(seen.context), output_schema).into())
     }
 
     pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
@@ -354,7 +356,8 @@ impl ServerHandler for Session {
             None => capabilities.build(),
         };
         let implementation = Implementation::new("toolcell", env!("CARGO_PKG_VERSION")).with_title("toolcell");
-        ServerConfig::new(capabilities).with_server_info(implementation)
+        let instructions = instructions(&self.offering().grants);
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(instructions)
     }
 
     async fn list_tools(

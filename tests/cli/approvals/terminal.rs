@@ -383,9 +383,10 @@ fn text_of_several_lines_is_shown_as_lines_and_the_summary_comes_last() {
     assert!(question.contains(shown), "{question}");
     let rows: Vec<&str> = question.lines().collect();
     let at = |words: &str| rows.iter().position(|row| row.starts_with(words)).unwrap();
-    let order =
-        ["| arguments ", "| id ", "| because ", "| tool ", "| risk ", "| could ", "| caller ", "May this", "[y"];
+    let order = ["| call ", "| arguments ", "| id ", "| tool ", "| risk ", "| could ", "| caller ", "May this", "[y"];
     assert!(order.map(at).is_sorted(), "{question}");
+    let lead = rows[at("| call ")];
+    assert!(lead.contains("probe.append_approved wants to read and change files in "), "{question}");
     assert_eq!(at("[y") - at("| caller "), 2, "nothing is between the summary and the question: {question}");
     assert!(rows[at("[y")].contains("; 10 min left; "), "{question}");
     // All of it again.

@@ -42,9 +42,9 @@ async def test_every_tool_is_described_and_answers(mounted: Any, components: Pat
     ticker = tools["ticker"]
     assert ticker.input_schema["required"] == ["ticks"] and ticker.description.startswith("Ticks")
     assert all(name == tool.name for name, tool in tools.items())
-    image = await tools["test_image_content"].execute({})
+    image = await tools["everything_test_image_content"].execute({})
     assert image.success and image.content[0].type == "image" and image.output.startswith("[image, image/png"), image
-    mixed = await tools["test_multiple_content_types"].execute({})
+    mixed = await tools["everything_test_multiple_content_types"].execute({})
     assert [block.type for block in mixed.content] == ["text", "image", "text"], mixed
     counted = await ticker.execute({"ticks": 2})
     assert counted.output == "2 of 2 ticks" and counted.metadata["structured_content"] == {"ticks": 2, "of": 2}, counted
@@ -180,8 +180,8 @@ async def test_grants_limits_and_closed_paths_reach_toolcell(mounted: Any, compo
         mode="non_interactive",
     )
     tools = coordinator.get("tools")
-    assert "here" in (await tools["read"].execute({"path": str(tmp_path / "note")})).get_serialized_output()
-    closed = await tools["read"].execute({"path": str(tmp_path / "private")})
+    assert "here" in (await tools["files_read"].execute({"path": str(tmp_path / "note")})).get_serialized_output()
+    closed = await tools["files_read"].execute({"path": str(tmp_path / "private")})
     assert not closed.success and closed.error["class"] == "permission_denied", closed
     slow = await tools["ticker"].execute({"ticks": 60, "interval_ms": 1000})
     assert (slow.error["type"], slow.error["class"]) == ("timeout", "timeout"), slow
@@ -193,7 +193,7 @@ async def test_a_name_that_is_taken_stays_with_its_owner(components: Path, caplo
     coordinator, other = MockCoordinator(), MockTool("ticker")
     await coordinator.mount("tools", other, name="ticker")
     cleanup = await mount(coordinator, {"tools": [str(components / f"{name}.wasm") for name in ("ticker", "files")]})
-    assert coordinator.get("tools")["ticker"] is other and "list" in coordinator.get("tools")
+    assert coordinator.get("tools")["ticker"] is other and "files_list" in coordinator.get("tools")
     assert "the name is taken" in caplog.text
     await cleanup()
     assert list(coordinator.get("tools")) == ["ticker"]
@@ -207,7 +207,7 @@ async def test_the_tools_follow_their_component(mounted: Any, components: Path, 
     replaced = tmp_path / "new.wasm"
     replaced.write_bytes((components / "files.wasm").read_bytes())
     replaced.rename(component)
-    await until(lambda: "search" in coordinator.get("tools") and "ticker" not in coordinator.get("tools"))
+    await until(lambda: "files_search" in coordinator.get("tools") and "ticker" not in coordinator.get("tools"))
 
 
 def test_names_are_those_of_the_program() -> None:

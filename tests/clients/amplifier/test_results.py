@@ -17,6 +17,8 @@ def test_an_answer_is_the_result_of_the_dialect(case: dict[str, Any]) -> None:
     if case["mcp"]["structuredContent"] is not None:
         answer["structuredContent"] = case["mcp"]["structuredContent"]
     answer["_meta"] = {"toolcell/status": "failed" if answer["isError"] else "succeeded"}
+    if "added" in case["mcp"]:
+        answer["_meta"]["toolcell/text_property"] = case["mcp"]["added"]
     if case["mcp"]["error"] is not None:
         answer["_meta"]["toolcell/error"] = case["mcp"]["error"]
     result = answered(answer)

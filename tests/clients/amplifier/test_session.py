@@ -57,8 +57,8 @@ async def test_a_call_has_its_events_once_each_however_it_ends(components: Path,
         {"tools": tools},
         [
             {"id": "call-works", "name": "ticker", "input": {"ticks": 2}},
-            {"id": "call-fails", "name": "test_error_handling", "input": {}},
-            {"id": "call-denied", "name": "list", "input": {"path": "/etc"}},
+            {"id": "call-fails", "name": "everything_test_error_handling", "input": {}},
+            {"id": "call-denied", "name": "files_list", "input": {"path": "/etc"}},
         ],
     )
     assert [(event, data["tool_call_id"]) for event, data in events] == [
@@ -134,7 +134,7 @@ async def test_the_book_says_what_works(components: Path, tmp_path: Path) -> Non
         (tmp_path / folder / "note.txt").write_text("here")
     granted = str(tmp_path / config["grants"]["read"][0] / "note.txt")
     said, events = await converse(
-        {**config, "folder": str(tmp_path)}, [{"id": "call-1", "name": "read", "input": {"path": granted}}]
+        {**config, "folder": str(tmp_path)}, [{"id": "call-1", "name": "files_read", "input": {"path": granted}}]
     )
     assert [event for event, _ in events] == ["tool:pre", "tool:post"], events
     assert "here" in said[0]["text"], said

@@ -9,6 +9,8 @@ from typing import Any, Optional
 from ._errors import ToolcellError, of_facts
 
 _PREFIX = "toolcell/"
+# Names the property that toolcell added to the structured output.
+_ADDED = f"{_PREFIX}text_property"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,12 @@ def result_of(answer: Any) -> Result:
     if not isinstance(answer, dict):
         raise ToolcellError("execution_failed", "answer_unreadable", "toolcell answered with what is not a result")
     meta: Mapping[str, Any] = answer.get("_meta") or {}
-    content = [block for block in answer.get("content") or [] if isinstance(block, dict)]
+    # Without what toolcell adds for clients that read one of both forms: the structured output as text, and the text in it.
+    blocks = [block for block in answer.get("content") or [] if isinstance(block, dict)]
+    content = [block for block in blocks if f"{_PREFIX}repeats" not in (block.get("_meta") or {})]
+    structured = answer.get("structuredContent")
+    if isinstance(structured, dict):
+        structured = {name: value for name, value in structured.items() if name != meta.get(_ADDED)}
     text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
     invocation_id = meta.get(f"{_PREFIX}invocation_id")
     if answer.get("isError"):
@@ -66,8 +73,8 @@ def result_of(answer: Any) -> Result:
         raise of_facts(
             facts, message=text or "the call failed", invocation_id=invocation_id, content=_returned(content, facts)
         )
-    more = {key[len(_PREFIX) :]: value for key, value in meta.items() if key.startswith(_PREFIX)}
-    return Result(text, answer.get("structuredContent"), content, invocation_id, more)
+    more = {key[len(_PREFIX) :]: value for key, value in meta.items() if key.startswith(_PREFIX) and key != _ADDED}
+    return Result(text, structured, content, invocation_id, more)
 
 
 def _returned(content: list[dict[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ impl Exported {
 
     /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
     pub(super) fn find(&self, name: &str) -> Option<(&Arc<Tool>, bool)> {
-        let at = self.names.find(name)?;
+        let at = self.names.find(name).or_else(|| self.offers.position(name))?;
         let (_, standing) = self.surface().tools().nth(at)?;
         let is_loaded = self.dialect.defers() || standing.state != LoadingState::Deferred;
         Some((self.tools.get(at)?, is_loaded))

@@ -233,7 +233,7 @@ fn for_people(told: &CallExplanation, in_full: bool) -> String {
         lines.push(format!("  hooks can still stop it: {}", names.join(", ")));
     }
     if in_full {
-        lines.push(format!("  risk: {:?}", explained.risk));
+        lines.push(format!("  risk: {:?}", explained.risk).to_lowercase());
         for look in &explained.looks {
             let subject = look.subject.as_deref().map(|subject| format!(" ({subject})")).unwrap_or_default();
             let mark = if look.matched { "matches" } else { "does not match" };

@@ -17,6 +17,8 @@ const ARGUMENTS_ROWS_MIN: usize = 3;
 const CHOICES_ROWS: usize = 3;
 /// Maximum rows of any other value.
 const VALUE_ROWS_MAX: usize = 2;
+/// Maximum rows of who wants what, and why a person is asked.
+const LEAD_ROWS_MAX: usize = 4;
 /// Maximum rows of what "always" covers: words of the host, which are never cut.
 const ALWAYS_ROWS_MAX: usize = 12;
 /// Maximum rows of why the last answer was invalid.
@@ -50,6 +52,8 @@ pub struct Prompt {
     expires_at: Timestamp,
     /// The text of the arguments, redacted.
     shown: String,
+    /// Who wants what, and why a person is asked.
+    lead: String,
     entries: Vec<Entry>,
     text: String,
     cut: bool,
@@ -103,8 +107,9 @@ impl Prompt {
     /// Creates a prompt. `hide` redacts each value before it is wrapped, because afterwards a secret might not be
     /// found.
     pub fn new(facts: PromptContent<'_>, mut hide: impl FnMut(&mut String)) -> Self {
-        let (mut shown, mut entries) = (facts.arguments.text().to_owned(), entries(&facts));
+        let (mut shown, mut lead, mut entries) = (facts.arguments.text().to_owned(), lead(&facts), entries(&facts));
         hide(&mut shown);
+        hide(&mut lead);
         entries.iter_mut().for_each(|entry| hide(&mut entry.value));
         Self {
             invocation_id: facts.invocation_id,
@@ -112,6 +117,7 @@ impl Prompt {
             can_remember: facts.can_remember,
             expires_at: facts.expires_at,
             shown,
+            lead,
             entries,
             text: String::new(),
             cut: false,
@@ -210,7 +216,7 @@ impl Prompt {
         time_left(self.expires_at.millis_since(Timestamp::now()))
     }
 
-    /// Draws what the caller and the tool wrote first, so that it scrolls away before the host's summary, which is
+    /// Draws in a sentence who wants what; then what the caller and the tool wrote, so that it scrolls away before the host's summary, which is
     /// directly above the question.
     fn draw(&self, view: &View) -> (String, bool) {
         let mut sheet = Sheet::new(view.columns);
@@ -219,6 +225,7 @@ impl Prompt {
             sheet.host("The last answer cannot be used:");
             sheet.aside(problem, PROBLEM_ROWS_MAX);
         }
+        sheet.value("call", &self.lead, if view.full { usize::MAX } else { LEAD_ROWS_MAX });
         let mut arguments = sheet.block("arguments", view.arguments_rows_max);
         layout::write(&mut arguments, &self.shown);
         arguments.end(view.how);
@@ -261,9 +268,8 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     };
     let component: String = facts.component.chars().take(19).collect();
     let mut entries = vec![
-        entry("size", &format!("arguments of {} bytes", facts.arguments.text().len()), 1),
         entry(kind, digest, 2),
-        entry("id", &facts.invocation_id.to_string(), 1),
+        entry("id", &format!("{}, arguments of {} bytes", facts.invocation_id, facts.arguments.text().len()), 1),
         entry("until", &facts.expires_at.to_string(), 1),
     ];
     if !brief.rule_refs.is_empty() {
@@ -273,7 +279,6 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
         entries.push(entry("always", &always(&component), ALWAYS_ROWS_MAX));
     }
     entries.extend([
-        entry("because", &brief.reason, VALUE_ROWS_MAX),
         entry("tool", &brief.tool_id, VALUE_ROWS_MAX),
         entry("component", &component, 1),
         entry("risk", risk(brief.risk), 1),
@@ -284,6 +289,17 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
     }
     entries.push(entry("caller", facts.actor.unwrap_or("not named"), VALUE_ROWS_MAX));
     entries
+}
+
+/// The question in a sentence: `files.read wants to read files in /data; a rule asks before this call`.
+fn lead(facts: &PromptContent<'_>) -> String {
+    let touched = touches(facts.brief, facts.capability);
+    let more = match touched.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let first = touched.first().map(String::as_str).unwrap_or_default();
+    format!("{} wants to {first}{more}; {}", facts.brief.tool_id, facts.brief.reason)
 }
 
 /// What an approval for the rest of the session covers.

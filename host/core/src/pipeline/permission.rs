@@ -221,6 +221,7 @@ fn declared(tool: &Tool) -> Declared<'_> {
         profile: tool.permission_profile(),
         facts: tool.facts(),
         subjects: tool.subjects(),
+        hides_input: tool.contract().has_sensitive_fields(),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::record::{AccessKind, PermissionProfile, digest};
 
-use super::named::mount_of;
+use super::named::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret};
 
@@ -41,10 +41,16 @@ pub struct Capability {
     /// Guest path of a temporary folder, which is created for the call and deleted after it.
     pub scratch: Option<String>,
     pub environment: Vec<(String, String)>,
-    /// Guest path of the caller's working directory, if it lies in a mount or contains one.
+    /// Guest path of the working directory: that of the caller, if it lies in a mount or contains one; otherwise the only
+    /// granted folder.
     pub cwd: Option<String>,
+    /// The caller's working directory, where relative paths among the arguments start, as a guest would name it. No guest
+    /// learns it.
+    pub from: Option<String>,
 }
 
+/// Maximum number of granted folders that a message names.
+const FOLDERS_SHOWN: usize = 5;
 /// Guest path of the folder for drafts (`local_draft`).
 const SCRATCH: &str = "/scratch";
 
@@ -82,8 +88,31 @@ impl Capability {
             capability.secrets = secret::uses(profile, grants);
         }
         capability.tools = ToolCalls::effective(profile, grants);
-        capability.cwd = grants.cwd.as_deref().and_then(|cwd| capability.guest_path(cwd));
+        capability.start(grants.cwd.as_deref());
         capability
+    }
+
+    /// Sets where relative paths start, for a caller in the folder `cwd`.
+    pub(super) fn start(&mut self, cwd: Option<&Path>) {
+        let inside = cwd.and_then(|cwd| self.guest_path(cwd));
+        self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
+        self.cwd = inside.or_else(|| self.only_folder().map(str::to_owned));
+    }
+
+    /// Guest path of the mount that has all others in it, if there is one.
+    pub(super) fn only_folder(&self) -> Option<&str> {
+        let outer = self.mounts.iter().min_by_key(|mount| Path::new(&mount.guest).components().count())?;
+        let is_only = self.mounts.iter().all(|mount| below(&mount.guest, &outer.guest).is_some());
+        is_only.then_some(outer.guest.as_str())
+    }
+
+    /// The mounted folders, as a message names them; empty if there is none.
+    pub(super) fn folders_in_words(&self) -> String {
+        let shown: Vec<&str> = self.mounts.iter().map(|mount| mount.guest.as_str()).take(FOLDERS_SHOWN).collect();
+        match self.mounts.len().saturating_sub(shown.len()) {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        }
     }
 
     /// Sets the network of the call: what `profile` declares and `grants` allows, narrowed to the origins `named` in
@@ -96,7 +125,7 @@ impl Capability {
     /// that may be secret.
     pub fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
-        let Self { mounts, denials, secrets, tools, network, closed_urls, scratch, environment, cwd } = self;
+        let Self { mounts, denials, secrets, tools, network, closed_urls, scratch, environment, cwd, from } = self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
         let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
         let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
@@ -119,6 +148,7 @@ impl Capability {
             "scratch": scratch,
             "environment": environment,
             "cwd": cwd,
+            "from": from,
         })
     }
 

@@ -36,6 +36,8 @@ pub struct Declared<'a> {
     pub facts: SafetyFacts,
     /// The arguments that name the paths, URLs and resources of a call.
     pub subjects: &'a [SubjectField],
+    /// Whether an argument can be sensitive, so that no message has a part of one.
+    pub hides_input: bool,
 }
 
 impl Declared<'_> {

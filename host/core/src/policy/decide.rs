@@ -1,16 +1,16 @@
 use std::collections::HashSet;
 
 use crate::record::{
-    Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType, Refusal,
-    RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
+    AccessKind, Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType,
+    Refusal, RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
 };
 
-use super::missing::{closed_grant, folder_needed, missing, unreachable};
+use super::missing::{closed_grant, missing, outside, unreachable};
 use super::named::{Named, absolute, named};
 use super::narrow::narrow;
 use super::network::Origin;
 use super::rule_match::{Call, RuleMatch, closed_places};
-use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, ceiling, facts, unused};
+use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused};
 
 /// The decision on one call, and its outcome.
 #[derive(Debug)]
@@ -220,16 +220,26 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
     let origins = named.urls.iter().filter_map(|named| Origin::of_url(&named.url));
     let origins: Vec<Origin> = origins.filter(|origin| known.insert(origin.clone())).collect();
     ceiling::reach(case, &mut wide, &origins);
-    for kind in &case.declared.profile.access_kinds {
-        if let Some(ruling) = missing(call, kind, &wide, &origins) {
-            return Err(ceiling::blame(call, kind, &closed, &origins, ruling).into());
-        }
+    let mut lacking: Vec<Ruling> = Vec::new();
+    // A folder that may be written may be read.
+    let is_said = |kind: &&AccessKind| {
+        **kind == AccessKind::FileRead && case.declared.profile.wants_file_write() && !wide.is_writable()
+    };
+    for kind in case.declared.profile.access_kinds.iter().filter(|kind| !is_said(kind)) {
+        let ruling = missing(call, kind, &wide, &origins);
+        lacking.extend(ruling.map(|ruling| ceiling::blame(call, kind, &closed, &origins, ruling)));
     }
-    if let Some(ruling) = named.urls.iter().find_map(|url| unreachable(case, &wide, url)) {
-        return Err(ruling.into());
+    if !wide.network.is_empty() {
+        lacking.extend(named.urls.iter().filter_map(|url| unreachable(case, &wide, url)));
     }
-    if let Some(ruling) = named.paths.iter().find_map(|path| closed_grant(call, path)) {
-        return Err(ruling.into());
+    lacking.extend(named.paths.iter().find_map(|path| closed_grant(call, path)));
+    if !lacking.is_empty() {
+        // What the paths lack is said with the rest.
+        let narrowed = if wide.mounts.is_empty() { None } else { narrowed(call, &wide, named).err() };
+        lacking.extend(narrowed.map(|ruling| *ruling));
+    }
+    if let Some(ruling) = suggestion::together_refused(lacking) {
+        return Err(ruling);
     }
     super::sandbox_profile::apply(case.declared, &mut wide)
         .map_err(|refusal| Box::new(Ruling::deny(ReasonType::SafetyCheck, refusal)))?;
@@ -239,12 +249,17 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
     if named.paths.is_empty() || wide.mounts.is_empty() {
         return Ok(wide);
     }
-    narrow(&wide, &named.paths).map_err(|out| {
+    narrowed(call, &wide, named)
+}
+
+/// Narrows `wide` to the paths among the arguments.
+fn narrowed(call: &Call<'_>, wide: &Capability, named: &Named) -> Result<Capability, Box<Ruling>> {
+    narrow(wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
-        let refusal = match out.refusal.code == "path_not_granted" {
+        let refusal = match out.outside.as_slice() {
+            [] => out.refusal,
             // `wide` is not writable for a call that claims to read only, so that it is not given more.
-            true => folder_needed(out.refusal, wide.is_writable()),
-            false => out.refusal,
+            paths => outside(call.case, out.refusal, paths, wide.is_writable()),
         };
         Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, refusal) })
     })

@@ -7,11 +7,14 @@ use super::decide::Ruling;
 use super::named::{NamedPath, NamedUrl, below};
 use super::network::{self, Origin};
 use super::rule_match::Call;
-use super::{Capability, Case, PathPattern};
+use super::{Capability, Case, PathPattern, suggestion};
 
 /// The options that grant a folder.
-const ALLOW_READ: &str = "--allow-read=DIR";
-const ALLOW_WRITE: &str = "--allow-write=DIR";
+const ALLOW_READ: &str = "--allow-read";
+const ALLOW_WRITE: &str = "--allow-write";
+
+/// Maximum number of granted hosts that a message names.
+const HOSTS_SHOWN: usize = 5;
 
 /// Why the grants do not cover `kind`; `None` if they do. `named`: the origins in the arguments.
 pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
@@ -21,7 +24,7 @@ pub(super) fn missing(call: &Call<'_>, kind: &AccessKind, capability: &Capabilit
         AccessKind::FileRead => (!capability.mounts.is_empty() || capability.scratch.is_some(), false),
         AccessKind::FileWrite => (!profile.wants_file_write() || capability.is_writable(), true),
         AccessKind::Network => return capability.network.is_empty().then(|| no_network(case, named)),
-        AccessKind::Credential => return missing_secret(case, capability),
+        AccessKind::Credential => return missing_secret(case, capability, named),
         other => return Some(not_grantable(case.declared.tool_id, other)),
     };
     (!covered).then(|| not_granted(call, capability, write))
@@ -33,8 +36,9 @@ fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling 
     let (verb, flag) = if write { ("write files", ALLOW_WRITE) } else { ("read files", ALLOW_READ) };
     let granted = if write { case.grants.write.first() } else { case.grants.folders().next() };
     let Some(grant) = granted else {
-        let message = format!("{tool_id} wants to {verb}, and nothing allows it; add {flag} to grant a folder");
-        return Ruling::deny(ReasonType::Mode, folder_needed(not_given(message), write));
+        let options = suggestion::folders(case, flag, call.named.paths.iter());
+        let message = format!("{tool_id} wants to {verb}, and nothing allows it; add {options} to grant a folder");
+        return Ruling::deny(ReasonType::Mode, folder_needed(not_given(message), write, options));
     };
     let message = format!("{tool_id} wants to {verb}; {} is overruled by a denial", grant.rule);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
@@ -153,14 +157,18 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
         let message = format!("{tool_id} wants to reach {wishes}, and {}", network::METADATA_HINT);
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
-    let why = if case.grants.network.is_empty() { "nothing allows it" } else { "what was granted does not cover that" };
-    let message = format!("{tool_id} wants to reach {wishes}, and {why}; --allow-net=HOST grants a host");
-    Ruling::deny(ReasonType::Mode, not_given(message).needs(AccessKind::Network, Some(wishes), "--allow-net=HOST"))
+    let why = match case.grants.network.is_empty() {
+        true => "nothing allows it".to_owned(),
+        false => format!("what was granted does not cover that ({})", granted_hosts(case)),
+    };
+    let options = suggestion::hosts(case.declared.profile, named);
+    let message = format!("{tool_id} wants to reach {wishes}, and {why}; {options} allows it");
+    Ruling::deny(ReasonType::Mode, not_given(message).needs(AccessKind::Network, Some(wishes), options))
 }
 
 /// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
 /// credentials and names none is refused too.
-fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
+fn missing_secret(case: &Case<'_>, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
     let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
     let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
     let refusal = match refs.iter().find(|name| !granted(name)) {
@@ -169,7 +177,7 @@ fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
             not_given(format!("{tool_id} wants to send the secret {name:?}, and no secret can have that name"))
         }
         Some(name) => {
-            let option = format!("--allow-secret={name}@https://HOST");
+            let option = suggestion::secret(name, case.declared.profile, named);
             let message = format!(
                 "{tool_id} wants to send the secret {name}, and nothing allows it; add {option} to grant it to one host"
             );
@@ -183,10 +191,27 @@ fn missing_secret(case: &Case<'_>, capability: &Capability) -> Option<Ruling> {
     Some(Ruling::deny(ReasonType::Mode, refusal))
 }
 
-/// The refusal of a call that a grant of a folder would let run.
-pub(super) fn folder_needed(refusal: Refusal, write: bool) -> Refusal {
-    let (kind, flag) = if write { (AccessKind::FileWrite, ALLOW_WRITE) } else { (AccessKind::FileRead, ALLOW_READ) };
-    refusal.needs(kind, None, flag)
+/// The refusal of a call whose paths `outside` lie in no granted folder. `write`: it may change files.
+pub(super) fn outside(case: &Case<'_>, refusal: Refusal, outside: &[&NamedPath], write: bool) -> Refusal {
+    let flag = if write { ALLOW_WRITE } else { ALLOW_READ };
+    let options = suggestion::folders(case, flag, outside.iter().copied());
+    let message = format!("{}; {options} adds a folder", refusal.message);
+    folder_needed(Refusal { message, ..refusal }, write, options)
+}
+
+/// The refusal of a call that a grant of a folder, by these `options`, would let run.
+fn folder_needed(refusal: Refusal, write: bool, options: String) -> Refusal {
+    refusal.needs(if write { AccessKind::FileWrite } else { AccessKind::FileRead }, None, options)
+}
+
+/// The granted requests, as a message names them.
+fn granted_hosts(case: &Case<'_>) -> String {
+    let mut targets = case.grants.network.targets();
+    let shown: Vec<String> = targets.by_ref().take(HOSTS_SHOWN).collect();
+    match targets.count() {
+        0 => format!("granted: {}", shown.join(", ")),
+        more => format!("granted: {} and {more} more", shown.join(", ")),
+    }
 }
 
 /// The refusal of a call that lacks a grant.

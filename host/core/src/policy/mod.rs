@@ -30,6 +30,7 @@ mod rules;
 mod sandbox_profile;
 mod scope;
 mod secret;
+mod suggestion;
 mod tools;
 mod unused;
 

@@ -1,7 +1,7 @@
 //! The paths, URLs and resources that the arguments of one call name. The tool declares which arguments name them; the
 //! host resolves them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 use url::Url;
@@ -77,35 +77,58 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
     Ok(named)
 }
 
-/// Returns `input` with its relative paths as [`named`] resolved them, because only some languages heed a working directory;
-/// `None` if it has none, or if the call gets no folder in which a path could lead anywhere.
+/// Returns `input` with its paths as [`named`] resolved them, because only some languages heed a working directory, and none
+/// knows the caller's where it was not granted; `None` if they are so already, or if the call gets no folder in which a path
+/// could lead anywhere.
 pub(super) fn absolute(fields: &[SubjectField], input: &Input, capability: &Capability) -> Option<Input> {
     if capability.mounts.is_empty() {
         return None;
     }
     let value = input.value().ok()?;
-    let is_relative = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty() && !text.starts_with('/'));
-    let has_relative = |field: &&SubjectField| {
+    let resolved = |value: &Value| {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        Some(guest_path(text, capability)).filter(|path| path != text)
+    };
+    let mut changed: Option<Value> = None;
+    for field in fields.iter().filter(|field| field.kind == SubjectKind::Path) {
         let mut found = Vec::new();
         collect(value, pointer_steps(field), &mut found);
-        found.into_iter().any(is_relative)
-    };
-    let paths = fields.iter().filter(|field| field.kind == SubjectKind::Path);
-    let relative: Vec<&SubjectField> = paths.filter(has_relative).collect();
-    if relative.is_empty() {
-        return None;
+        if found.iter().any(|value| resolved(value).is_some()) {
+            change(changed.get_or_insert_with(|| value.clone()), pointer_steps(field), &mut |value| {
+                if let Some(path) = resolved(value) {
+                    *value = Value::String(path);
+                }
+            });
+        }
+        // The guest would look for its own default in its working directory.
+        if found.iter().all(|value| value.is_null())
+            && let Some(path) = field.default.as_deref().and_then(|default| elsewhere(default, capability))
+        {
+            give(changed.get_or_insert_with(|| value.clone()), pointer_steps(field), path);
+        }
     }
-    let mut value = value.clone();
-    for field in relative {
-        change(&mut value, pointer_steps(field), &mut |value| {
-            if is_relative(value)
-                && let Value::String(text) = value
-            {
-                *text = guest_path(text, capability);
-            }
-        });
+    changed.map(|value| input.with_value(value))
+}
+
+/// Where the path `default` leads, if the guest itself, in its working directory, would not find it.
+fn elsewhere(default: &str, capability: &Capability) -> Option<String> {
+    let own = joined(capability.cwd.as_deref().unwrap_or_default(), default);
+    let path = guest_path(default, capability);
+    let is_found = |path: &str| mount_of(path, &capability.mounts).is_some();
+    (!is_found(&own) && is_found(&path)).then_some(path)
+}
+
+/// Sets the value at the end of the steps of a pointer, where the objects on the way exist.
+fn give<'s>(value: &mut Value, mut steps: impl Iterator<Item = &'s str> + Clone, path: String) {
+    let (Some(step), Value::Object(fields)) = (steps.next(), value) else { return };
+    let name = unescaped(step);
+    if steps.clone().next().is_none() {
+        if fields.get(&name).is_none_or(Value::is_null) {
+            fields.insert(name, Value::String(path));
+        }
+    } else if let Some(inner) = fields.get_mut(&name) {
+        give(inner, steps, path);
     }
-    Some(input.with_value(value))
 }
 
 /// Whether deciding on `input` inline could delay other calls, because its arguments name many subjects, or long ones.
@@ -245,12 +268,71 @@ fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// `typed` as the guest would open it: absolute. `..` and links are left to the guest, as they were typed.
+/// `typed` as the guest would open it: absolute. A relative path starts in the caller's folder, or, if that leads into no
+/// mount, in the only granted folder. `..` and links in a mount are left to the guest, as they were typed.
 fn guest_path(typed: &str, capability: &Capability) -> String {
-    match typed.starts_with('/') {
-        true => typed.to_owned(),
-        false => format!("{}/{typed}", capability.cwd.as_deref().unwrap_or_default().trim_end_matches('/')),
+    if typed.starts_with('/') {
+        return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
     }
+    let starts = [capability.from.as_deref(), capability.only_folder()];
+    let found = starts.into_iter().flatten().find_map(|start| settled(start, typed, &capability.mounts));
+    found.unwrap_or_else(|| joined(capability.cwd.as_deref().unwrap_or_default(), typed))
+}
+
+fn joined(folder: &str, typed: &str) -> String {
+    match typed {
+        "." | "./" if !folder.is_empty() => folder.to_owned(),
+        typed if typed.starts_with('/') => typed.to_owned(),
+        typed => format!("{}/{typed}", folder.trim_end_matches('/')),
+    }
+}
+
+/// `typed`, below `start`, as a path that begins with a mount; `None` if it leads into none. `..` removes the name before it
+/// only where no link can be: in `start`, which has none, and outside of all mounts, where nothing exists for a guest.
+fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
+    let whole = joined(start, typed);
+    let names: Vec<Component<'_>> = Path::new(&whole).components().collect();
+    let mut plain = Path::new(start).components().count();
+    let (mut place, mut depth) = (PathBuf::new(), 0_usize);
+    for (at, name) in names.iter().enumerate() {
+        match name {
+            Component::ParentDir => {
+                let is_plain = depth <= plain || mount_of(place.to_str()?, mounts).is_none();
+                if !is_plain {
+                    return None;
+                }
+                place.pop();
+                depth = place.components().count();
+                plain = plain.min(depth);
+            }
+            name => {
+                place.push(name);
+                depth += 1;
+            }
+        }
+        let mount = mount_of(place.to_str()?, mounts).and_then(|at| mounts.get(at));
+        let rest = names.get(at + 1..).unwrap_or_default();
+        if let Some(mount) = mount
+            && stays(depth.saturating_sub(Path::new(&mount.guest).components().count()), rest)
+        {
+            let is_as_typed = place.components().eq(names.iter().take(at + 1).copied());
+            return match is_as_typed {
+                true => Some(whole),
+                false => place.join(rest.iter().collect::<PathBuf>()).to_str().map(str::to_owned),
+            };
+        }
+    }
+    None
+}
+
+/// Whether a path that is `depth` names below a folder, and goes on with `rest`, never leaves it.
+fn stays(mut depth: usize, rest: &[Component<'_>]) -> bool {
+    rest.iter().all(|name| {
+        let is_up = *name == Component::ParentDir;
+        let stays = !is_up || depth > 0;
+        depth = if is_up { depth.saturating_sub(1) } else { depth + 1 };
+        stays
+    })
 }
 
 /// Resolves `typed`: chooses the mount as the guest would, by whole components, and follows links on the host below it.
@@ -350,7 +432,45 @@ mod tests {
         let input = Input::from_text(r#"{"all":"c"}"#);
         assert!(absolute(&fields, &input, &Capability { mounts: Vec::new(), ..wide.clone() }).is_none());
         let nowhere = absolute(&fields, &input, &Capability { cwd: None, ..wide.clone() }).unwrap();
-        assert_eq!(nowhere.text(), r#"{"all":"/c"}"#);
+        assert_eq!(nowhere.text(), r#"{"all":"/w/c"}"#, "the only folder is where a path starts");
+    }
+
+    #[test]
+    fn a_path_leads_into_a_mount_by_way_of_what_is_outside() {
+        let from = |from: &str, mounts: &[&str], typed: &str| {
+            let mounts: Vec<(&str, &str)> = mounts.iter().map(|mount| (*mount, *mount)).collect();
+            guest_path(typed, &Capability { from: Some(from.to_owned()), ..world(&mounts) })
+        };
+        let one = &["/x/ws"][..];
+        assert_eq!(from("/x/cl", one, "../ws/a.csv"), "/x/ws/a.csv");
+        assert_eq!(from("/x/cl", one, "/x/cl/.././ws/a/../b"), "/x/ws/a/../b", "links are the guest's to follow");
+        assert_eq!(from("/x", one, "ws/./a"), "/x/ws/./a");
+        assert_eq!((from("/x", one, "."), from("/", one, "a.csv")), ("/x/ws".to_owned(), "/x/ws/a.csv".to_owned()));
+        assert_eq!(from("/x/ws/sub", one, "../a"), "/x/ws/sub/../a", "it stays in the mount, as it was typed");
+        let two = &["/x/cl", "/x/ws"][..];
+        assert_eq!(from("/x/cl/sub", two, "../../ws/a"), "/x/ws/a");
+        for (start, typed) in [("/x/cl", "../../m"), ("/x/cl", "link/../../ws/a"), ("/x", "/x/ws/link/../../ws/a")] {
+            assert_eq!(
+                settled(start, typed, &world(&[("/x/cl", "/x/cl"), ("/x/ws", "/x/ws")]).mounts),
+                None,
+                "{typed}"
+            );
+        }
+        let deep = world(&[("/x/m", "/x/m"), ("/x/ws", "/x/ws")]);
+        assert_eq!(settled("/x/a/b", "../../m/link/../../ws/f", &deep.mounts), None, "a link may lead anywhere");
+        assert_eq!(from("/y", two, "a.csv"), "/a.csv", "of two folders, none is meant");
+    }
+
+    #[test]
+    fn a_guest_is_told_a_default_that_it_would_look_for_elsewhere() {
+        let fields = [field("/path", SubjectKind::Path, Some("."))];
+        let around = |cwd: Option<&str>, from: &str| {
+            let wide =
+                Capability { cwd: cwd.map(str::to_owned), from: Some(from.to_owned()), ..world(&[("/x/ws", "/x/ws")]) };
+            absolute(&fields, &Input::from_text(r#"{"n":1}"#), &wide).map(|changed| changed.text().to_owned())
+        };
+        assert_eq!(around(Some("/x"), "/x").as_deref(), Some(r#"{"n":1,"path":"/x/ws"}"#));
+        assert_eq!((around(Some("/x/ws"), "/x/ws"), around(Some("/x/ws"), "/y")), (None, None));
     }
 
     #[test]

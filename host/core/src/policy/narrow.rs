@@ -7,33 +7,40 @@ use crate::record::{ErrorClass, Refusal};
 use super::named::{NamedPath, STEPS_MAX, below, too_long};
 use super::{Capability, Mount};
 
+/// Maximum number of paths that a message names.
+const PATHS_SHOWN: usize = 5;
+
 /// A path in the arguments that may not, or cannot safely, be given to the call.
-pub(super) struct OutOfReach {
+pub(super) struct OutOfReach<'p> {
     pub(super) refusal: Refusal,
     pub(super) path: PathBuf,
+    /// All paths that lie in no granted folder, if that is the reason.
+    pub(super) outside: Vec<&'p NamedPath>,
 }
 
 /// Returns `capability` with only the folders that `paths` name: a folder itself, or the folder that contains a file.
 /// Access rights and guest paths stay as they were.
-pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Capability, OutOfReach> {
+pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Result<Capability, OutOfReach<'p>> {
     let mut narrowed = Capability { mounts: Vec::new(), ..capability.clone() };
     let mut steps = STEPS_MAX;
+    let mut outside = Vec::new();
     for path in paths {
         let refuse = |code, why: &str| OutOfReach {
             refusal: Refusal::new(ErrorClass::PermissionDenied, code, format!("{} {why}", path.typed)),
             path: path.host.clone(),
+            outside: Vec::new(),
         };
         let mount = path.mount.and_then(|at| capability.mounts.get(at));
         let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
-            let why = "leads outside of what was granted; --allow-read=DIR or --allow-write=DIR adds a folder";
-            return Err(refuse("path_not_granted", why));
+            outside.push(path);
+            continue;
         };
         if capability.denials.iter().any(|denial| denial.read && path.touches(&denial.what)) {
             return Err(refuse("denied_by_rule", "is closed by a denial"));
         }
         let folder = folder_of(path, mount, &mut steps);
         if steps == 0 && guard!("subject_steps") {
-            return Err(OutOfReach { refusal: too_long(), path: path.host.clone() });
+            return Err(OutOfReach { refusal: too_long(), path: path.host.clone(), outside: Vec::new() });
         }
         match folder {
             Folder::Found { host, guest } => admit(&mut narrowed.mounts, capability, mount, host, guest),
@@ -43,6 +50,18 @@ pub(super) fn narrow(capability: &Capability, paths: &[NamedPath]) -> Result<Cap
                 return Err(refuse("path_leads_elsewhere", why));
             }
         }
+    }
+    if let Some(first) = outside.first() {
+        let names: Vec<&str> = outside.iter().map(|path| path.typed.as_str()).take(PATHS_SHOWN).collect();
+        let (more, verb) = match outside.len() {
+            1 => (String::new(), "leads"),
+            count if count > names.len() => (format!(" and {} more", count - names.len()), "lead"),
+            _ => (String::new(), "lead"),
+        };
+        let granted = capability.folders_in_words();
+        let message = format!("{}{more} {verb} outside of what was granted (granted: {granted})", names.join(", "));
+        let refusal = Refusal::new(ErrorClass::PermissionDenied, "path_not_granted", message);
+        return Err(OutOfReach { refusal, path: first.host.clone(), outside });
     }
     let denials = std::mem::take(&mut narrowed.denials);
     narrowed.keep_denials(&denials);

@@ -352,11 +352,13 @@ mod tests {
             }
             let value = &answer["metadata"]["structured_content"];
             assert_eq!(value, &case["amplifier"]["structured_content"], "{case:#}");
-            let native = call_result(&record(case["result"].clone()), &ProtocolVersion::V_2026_07_28);
+            let native = call_result(&record(case["result"].clone()), &ProtocolVersion::V_2026_07_28, None);
             let native = serde_json::to_value(native).unwrap();
             for field in ["content", "structuredContent", "isError"] {
                 assert_eq!(native.get(field).unwrap_or(&Value::Null), &case["mcp"][field], "{field} of {case:#}");
             }
+            let added = native.pointer("/_meta/toolcell~1text_property");
+            assert_eq!(added, case["mcp"].get("added"), "{case:#}");
             let facts = native.pointer("/_meta/toolcell~1error").unwrap_or(&Value::Null);
             assert_eq!(facts, &case["mcp"]["error"], "{case:#}");
         }

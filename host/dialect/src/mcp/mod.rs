@@ -2,6 +2,7 @@
 //!
 //! Facts that the protocol has no field for are in `_meta`, under keys that begin with `toolcell/`.
 
+mod both;
 mod content;
 mod discovery;
 mod notice;

@@ -34,7 +34,7 @@ fn read(text: &str) -> Result<Vec<ModelCall>, Unreadable> {
 }
 
 fn result(_: &ToolInvocation, result: &ToolResult) -> Value {
-    json!(call_result(result, &ProtocolVersion::V_2025_11_25))
+    json!(call_result(result, &ProtocolVersion::V_2025_11_25, None))
 }
 
 fn answers(ended: &[Ended<'_>]) -> Vec<Value> {

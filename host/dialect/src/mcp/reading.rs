@@ -7,6 +7,7 @@ use serde_json::json;
 use toolcell_core::pipeline::text_boundary;
 use toolcell_core::record::{ErrorClass, Input, Refusal, ResultProvenance};
 
+use super::both::complete;
 use super::discovery::{own, read};
 use super::refused;
 use super::result::PROVENANCE_KEY;
@@ -148,6 +149,7 @@ pub fn part(
         "offset": from, "length": to - from, "next_offset": next,
     }));
     answer.meta = Some(MetaObject([(PROVENANCE_KEY.to_owned(), json!(provenance))].into_iter().collect()));
+    complete(&mut answer, None, false);
     answer
 }
 
@@ -189,6 +191,7 @@ pub fn unreadable(uri: &str, why: Unreadable) -> CallToolResult {
     let refusal = Refusal::new(class, code, format!("{shown:?} cannot be read: {advice}"));
     let mut answer = refused(&refusal);
     answer.structured_content = Some(json!({ "reference": shown, "state": code }));
+    complete(&mut answer, None, false);
     answer
 }
 

@@ -3,14 +3,16 @@ use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ProtocolVersion, Resource, ResourceContents,
 };
 use serde_json::{Value, json};
-use toolcell_core::record::{PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
+use toolcell_core::record::{Content, PersistedRef, Refusal, ResultProvenance, ToolError, ToolResult};
 
+use super::both::complete;
 use super::content::blocks;
 use crate::{block, hint, whole};
 
 /// Converts a tool_result into the answer to `tools/call` in `revision` (requirements 3.3, 3.4). Every error of a call
-/// is an `isError` result, so that the model can read it.
-pub fn call_result(result: &ToolResult, revision: &ProtocolVersion) -> CallToolResult {
+/// is an `isError` result, so that the model can read it. Content and structured content are each the whole answer;
+/// `output_schema` is that of the tool, whose properties keep their names.
+pub fn call_result(result: &ToolResult, revision: &ProtocolVersion, output_schema: Option<&Value>) -> CallToolResult {
     let mut content: Vec<ContentBlock> = match result.empty_result {
         true => Vec::new(),
         false => result.model_facing_content.iter().flat_map(blocks).collect(),
@@ -22,6 +24,9 @@ pub fn call_result(result: &ToolResult, revision: &ProtocolVersion) -> CallToolR
     };
     answer.structured_content = result.structured_content.clone().filter(|value| structured_at(revision, value));
     answer.meta = Some(meta(result));
+    let is_moved =
+        |block: &Content| block.is_persisted() && block::string(&block.fields, "of") == Some("structured_content");
+    complete(&mut answer, output_schema, result.content.iter().any(is_moved));
     answer
 }
 
@@ -162,15 +167,15 @@ mod tests {
     }
 
     fn mapped(change: Value, revision: &ProtocolVersion) -> Value {
-        serde_json::to_value(call_result(&result(change), revision)).unwrap()
+        serde_json::to_value(call_result(&result(change), revision, None)).unwrap()
     }
 
     #[test]
     fn structured_content_is_an_object_until_the_protocol_allows_more() {
         let (old, new) = (&ProtocolVersion::V_2025_11_25, &ProtocolVersion::V_2026_07_28);
         let object = json!({ "structured_content": { "n": 1 } });
-        assert_eq!(mapped(object.clone(), old)["structuredContent"], json!({ "n": 1 }));
-        let list = json!({ "structured_content": [1] });
+        assert_eq!(mapped(object.clone(), old)["structuredContent"], json!({ "n": 1, "text": "t" }));
+        let list = json!({ "structured_content": [1], "model_facing_content": [{ "type": "text", "text": "[1]" }] });
         assert!(mapped(list.clone(), old).get("structuredContent").is_none());
         assert_eq!(mapped(list, new)["structuredContent"], json!([1]));
     }

@@ -91,13 +91,18 @@ pub fn task_failed(facts: &TaskFacts, id: InvocationId, error: &ToolError) -> Ge
     facts.now(TaskPayload::Failed { error: object(&error) }, None)
 }
 
-/// A task that ended with `result`. `shut_down`: the host ended it, not its client.
-pub fn task_ended(facts: &TaskFacts, result: &ToolResult, shut_down: bool) -> GetTaskResult {
+/// A task that ended with `result`, of a tool with this `output_schema`. `shut_down`: the host ended it, not its client.
+pub fn task_ended(
+    facts: &TaskFacts,
+    result: &ToolResult,
+    output_schema: Option<&Value>,
+    shut_down: bool,
+) -> GetTaskResult {
     match (end(result, shut_down), &result.error) {
         (End::Failed, Some(error)) => task_failed(facts, result.invocation_id, error),
         (End::Canceled, error) => facts.now(TaskPayload::Cancelled, error.as_ref().map(|error| error.message.clone())),
         _ => {
-            let answer = call_result(result, &ProtocolVersion::V_2026_07_28);
+            let answer = call_result(result, &ProtocolVersion::V_2026_07_28, output_schema);
             facts.now(TaskPayload::Completed { result: object(&answer) }, None)
         }
     }
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")));
         assert_eq!((&created["ttlMs"], &created["pollIntervalMs"]), (&json!(60_000), &json!(1_000)));
         assert_eq!(created["createdAt"], "1970-01-01T00:00:01Z");
-        let shown = |error| -> Value { serde_json::to_value(task_ended(&facts, &ended(error), false)).unwrap() };
+        let shown = |error| -> Value { serde_json::to_value(task_ended(&facts, &ended(error), None, false)).unwrap() };
         let done = shown(None);
         assert_eq!((&done["status"], &done["result"]["isError"]), (&json!("completed"), &json!(false)));
         assert!(done.get("error").is_none() && done["resultType"] == "complete", "{done}");

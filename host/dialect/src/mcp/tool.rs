@@ -3,6 +3,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
+use super::both::widened;
 use crate::{Effects, Listed, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
@@ -11,8 +12,9 @@ pub fn tool(listed: Listed<'_>) -> Tool {
     let mut tool = Tool::new(listed.name.to_owned(), description, Arc::new(listed.parameters()));
     tool.title = listed.title.map(visible);
     // Clients of 2025-11-25 refuse a whole list if one output schema does not describe an object.
-    tool.output_schema =
-        listed.output_schema.and_then(Value::as_object).filter(|schema| is_object(schema)).cloned().map(Arc::new);
+    // One that judges the output as a whole is not announced, because they refuse results that break it: the words of an
+    // answer are added to the output.
+    tool.output_schema = listed.output_schema.filter(|schema| is_object(schema)).and_then(widened).map(Arc::new);
     tool.annotations = Some(annotations(&listed));
     tool.meta = Some(meta(&listed));
     tool
@@ -23,7 +25,7 @@ pub fn surface(id: &str) -> MetaObject {
     MetaObject(JsonObject::from_iter([("toolcell/surface_id".to_owned(), id.into())]))
 }
 
-fn is_object(schema: &JsonObject) -> bool {
+fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
 }
 
@@ -92,7 +94,9 @@ mod tests {
         let tool = described(json!({}), json!({}), json!({}), Some(output.clone()));
         assert_eq!((tool["name"].as_str(), tool["title"].as_str()), (Some("b"), Some("B")));
         assert_eq!(tool["inputSchema"], json!({ "properties": { "x": {} }, "type": "object" }));
-        assert_eq!(tool["outputSchema"], output);
+        let announced = &tool["outputSchema"];
+        assert_eq!((&announced["type"], &announced["properties"]["n"]), (&output["type"], &json!({})));
+        assert!(announced["properties"]["text"].is_object(), "{announced}");
         assert_eq!(tool["_meta"]["toolcell/tool"]["tool_id"], "a.b");
         let list = described(json!({}), json!({}), json!({}), Some(json!({ "type": "array" })));
         assert!(list.get("outputSchema").is_none());

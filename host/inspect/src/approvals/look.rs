@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcell::Kept;
 use toolcell_core::approval::{Sheet, Whitespace, visible};
 use toolcell_core::journal::Summary;
-use toolcell_core::record::{Answer, Approval, InvocationId};
+use toolcell_core::record::{Answer, Approval, ApprovalState, InvocationId};
 
 use super::super::exit::Exit;
 use super::super::show;
@@ -59,7 +59,10 @@ fn line(summary: &Summary, known: &[String]) -> String {
     let mut sheet = Sheet::new(show::columns());
     let id = invocation_id.to_string();
     let id = short(&id, known);
-    sheet.host(&format!("{id}  {state:<9}  open until {expires_at}"));
+    sheet.host(&match state {
+        ApprovalState::Pending => format!("{id}  waits for an answer until {expires_at}"),
+        state => format!("{id}  {state}"),
+    });
     sheet.value("tool", tool_id, ROWS_MAX);
     if let Some(actor) = actor_ref {
         sheet.value("caller", actor, ROWS_MAX);

@@ -122,5 +122,8 @@ struct ApprovalCommands {
 }
 
 fn unknown(id: impl std::fmt::Display) -> anyhow::Error {
-    BadRequest(format!("there is no approval request for a call {id}: toolcell approvals list --all")).into()
+    BadRequest(format!(
+        "there is no approval request for a call {id}; `toolcell approvals list --all` lists those that there are"
+    ))
+    .into()
 }

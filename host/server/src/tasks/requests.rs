@@ -143,11 +143,13 @@ impl Session {
         self.identity.shelf.put(&ended.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
         let offering = self.offering();
-        if let Ok(offer) = offering.offers.find(&ended.tool) {
+        let offer = offering.offers.find(&ended.tool).ok();
+        if let Some(offer) = offer {
             fill_structured(&offering, offer, &mut result).await;
         }
         offering.offers.surface().selection().fit(&mut result.model_facing_content);
-        mcp::task_ended(facts, &result, ended.shut_down)
+        let output_schema = offer.and_then(|offer| offer.tool.contract().output_schema());
+        mcp::task_ended(facts, &result, output_schema, ended.shut_down)
     }
 
     /// Answers `tasks/update`. Answers to questions that are not open are ignored.

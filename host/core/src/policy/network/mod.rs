@@ -70,6 +70,11 @@ impl NetworkGrants {
         origins.iter().all(|origin| is_declared(origin) && !is_denied(origin))
     }
 
+    /// The requests that were granted, in the words of a grant.
+    pub fn targets(&self) -> impl Iterator<Item = String> {
+        self.allow.iter().map(ToString::to_string)
+    }
+
     /// The grants as written, with their sources.
     pub(super) fn granted(&self) -> impl Iterator<Item = (&str, RuleSource)> {
         self.allow.iter().map(|rule| (rule.words.as_str(), rule.source))
@@ -343,6 +348,11 @@ pub(super) fn wishes(profile: &PermissionProfile, named: &[Origin]) -> anyhow::R
         return Ok(named.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     }
     Ok(scope.patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// The targets that `profile` declares, each as it can be granted.
+pub(super) fn wished(profile: &PermissionProfile) -> Vec<String> {
+    Scope::of(profile).map(|scope| scope.patterns.iter().map(ToString::to_string).collect()).unwrap_or_default()
 }
 
 /// Whether [`wishes`] has a host at which a cloud serves metadata.

@@ -1,0 +1,51 @@
+use std::path::Path;
+
+use toolcell::Grants;
+use toolcell_core::policy::FolderGrant;
+
+/// Maximum number of folders, and of hosts, that are named: the text is part of every conversation.
+const NAMED_MAX: usize = 20;
+
+/// What a client is told of the grants when it connects, for its model: where tools may read, write and send requests. A
+/// model cannot guess that, and would ask for it in calls that fail.
+pub(super) fn instructions(grants: &Grants) -> String {
+    let folders = |folders: &[FolderGrant]| listed(folders.iter().map(|grant| grant.guest.clone()));
+    let mut lines = vec![
+        "The tools run in a sandbox. A call gets what its tool declares, of this:".to_owned(),
+        match (grants.read.as_slice(), grants.write.as_slice()) {
+            ([], []) => "- files: none".to_owned(),
+            (read, []) => format!("- files: may be read in {}; writing is not allowed", folders(read)),
+            ([], write) => format!("- files: may be read and written in {}", folders(write)),
+            (read, write) => {
+                format!("- files: may be read in {}; read and written in {}", folders(read), folders(write))
+            }
+        },
+    ];
+    lines.extend(start(grants));
+    lines.push(match grants.network.is_empty() {
+        true => "- requests: none".to_owned(),
+        false => format!("- requests: to {}", listed(grants.network.targets())),
+    });
+    lines.join("\n")
+}
+
+/// Where relative paths start, if that is one folder for all tools.
+fn start(grants: &Grants) -> Option<String> {
+    let mut folders = grants.folders();
+    let holds = |grant: &FolderGrant, place: &Path| place.starts_with(&grant.host);
+    let cwd = grants.cwd.as_deref();
+    if let Some((cwd, grant)) = cwd.and_then(|cwd| Some((cwd, grants.folders().find(|grant| holds(grant, cwd))?))) {
+        let place = Path::new(&grant.guest).join(cwd.strip_prefix(&grant.host).ok()?);
+        return Some(format!("- relative paths start in {}", place.display()));
+    }
+    let only = folders.next()?;
+    folders.all(|other| other.guest == only.guest).then(|| format!("- relative paths start in {}", only.guest))
+}
+
+fn listed(mut names: impl Iterator<Item = String>) -> String {
+    let shown: Vec<String> = names.by_ref().take(NAMED_MAX).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
