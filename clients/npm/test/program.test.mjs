@@ -26,11 +26,11 @@ test("the option, then the variable, then the package of the platform, then the 
   const installed = program(join(platform, "bin/toolcell"));
   writeFileSync(join(platform, "package.json"), "{}");
   const url = pathToFileURL(join(lib, "program.js")).href;
-  const find = (argument, env) => {
+  const find = (argument, env, cwd) => {
     const script = `import { findProgram } from ${JSON.stringify(url)};
       try { console.log(findProgram(process.argv[1])); } catch (error) { console.log(error.message); }`;
     const args = ["--input-type=module", "-e", script, ...(argument ? [argument] : [])];
-    return execFileSync(process.execPath, args, { env, encoding: "utf8" }).trim();
+    return execFileSync(process.execPath, args, { env, cwd, encoding: "utf8" }).trim();
   };
   const env = { PATH: dirname(onPath) };
   assert.equal(find(option, { ...env, TOOLCELL: variable }), option);
@@ -40,6 +40,10 @@ test("the option, then the variable, then the package of the platform, then the 
   assert.equal(find(undefined, env), installed);
   rmSync(platform, { recursive: true });
   assert.equal(find(undefined, env), onPath);
+  for (const path of ["", ".", "::", ":path"]) {
+    const here = find(undefined, { PATH: path }, dirname(onPath));
+    assert.match(here, /there is no package @toolcell\//, `a relative entry of PATH: ${path}`);
+  }
   assert.match(find(undefined, { PATH: "/nowhere" }), /there is no package @toolcell\//);
 });
 

@@ -51,6 +51,19 @@ class Finding(unittest.TestCase):
         shutil.rmtree(self.package / "bin")
         self.assertEqual(self.found(PATH=path), self.at("path"))
 
+    def test_a_relative_entry_of_the_path_finds_nothing(self) -> None:
+        shutil.rmtree(self.package / "bin")
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.folder / "path")
+        for path in ("", ".", "::", f":{os.path.relpath(self.folder / 'path')}"):
+            with mock.patch.dict(os.environ, {"PATH": path}), mock.patch.object(_program, "__file__", str(self.folder / "x.py")):
+                with self.assertRaises(ToolcellError):
+                    _program.find(None)
+                with self.assertRaises(ToolcellError):
+                    _program.find("toolcell")
+                self.assertEqual(_program.find("./toolcell"), self.at("path"))
+
     def test_what_is_named_wrongly_is_not_replaced_by_another_program(self) -> None:
         with mock.patch.dict(os.environ, {"TOOLCELL": "/no/such/program", "PATH": str(self.folder / "path")}):
             with self.assertRaises(ToolcellError) as caught:

@@ -28,6 +28,7 @@ pub mod file_state;
 pub mod find;
 pub mod hook;
 pub mod journal;
+pub mod named_file;
 pub mod pipeline;
 pub mod policy;
 pub mod pool;

@@ -8,6 +8,10 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use toolcell_core::named_file;
+
+/// Maximum size of a file of certificates, in bytes.
+const ROOTS_BYTES_MAX: u64 = 4 << 20;
 
 /// A client that trusts Mozilla's root certificates, and those in the PEM files `roots`.
 ///
@@ -19,7 +23,8 @@ pub fn client(roots: &[PathBuf]) -> anyhow::Result<ClientConfig> {
     for file in roots {
         let read = || format!("cannot read certificates from {}", file.display());
         let before = trusted.len();
-        for certificate in CertificateDer::pem_file_iter(file).with_context(read)? {
+        let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;
+        for certificate in CertificateDer::pem_slice_iter(&text) {
             trusted.add(certificate.with_context(read)?).with_context(read)?;
         }
         ensure!(trusted.len() > before, "there is no certificate in {}; give a PEM file", file.display());

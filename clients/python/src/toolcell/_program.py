@@ -20,18 +20,31 @@ def find(program: Optional[Union[str, os.PathLike[str]]]) -> str:
     """
     for said, where in ((program, "the argument `program`"), (os.environ.get(_VARIABLE), f"the variable {_VARIABLE}")):
         if said:
-            found = shutil.which(os.fspath(said))
+            found = _which(os.fspath(said))
             if found is None:
                 raise _missing(f"{where} names {os.fspath(said)!r}, which is not a program that can be run")
-            return str(Path(found).absolute())
+            return found
     inside = Path(__file__).parent / "bin" / _NAME
     if inside.is_file():
         return str(inside)
-    found = shutil.which(_NAME)
+    found = _which(_NAME)
     if found is None:
         raise _missing(f"there is no {_NAME} inside this package, and none on PATH")
-    # A relative entry of PATH would be looked up again in another folder.
-    return str(Path(found).absolute())
+    return found
+
+
+def _which(name: str) -> Optional[str]:
+    """The path of the program `name`. A relative folder of PATH, such as that of an empty entry, is left out: it is in the
+    current folder, which can be a project of others."""
+    if os.path.dirname(name):
+        found = shutil.which(name)
+        return None if found is None else str(Path(found).absolute())
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    for folder in folders:
+        found = shutil.which(os.path.join(folder, name))
+        if found is not None:
+            return found
+    return None
 
 
 def _missing(why: str) -> ToolcellError:

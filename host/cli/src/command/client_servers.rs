@@ -1,6 +1,7 @@
 //! Checks whether the servers in the configuration of an MCP client start. The file is untrusted, because it may come
 //! from a repository: a server is started only if it is this program, offering tools and doing nothing else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use toolcell::{HOME_VARIABLE, Home};
+use toolcell_core::named_file;
 
 use super::ask::ACTOR_VARIABLE;
 use super::doctor::Check;
@@ -63,10 +65,7 @@ pub(super) fn look(file: &Path, named: Option<&Path>, home: &Home) -> anyhow::Re
 
 fn servers(file: &Path) -> anyhow::Result<Vec<(String, Value)>> {
     let place = || format!("cannot read {}", file.display());
-    // Checked before it is opened, because opening a named pipe would block.
-    ensure!(std::fs::metadata(file).with_context(place)?.is_file(), "{} is not a regular file", file.display());
-    let mut text = String::new();
-    File::open(file).with_context(place)?.take(CLIENT_BYTES_MAX).read_to_string(&mut text).with_context(place)?;
+    let text = named_file::read_text(file, CLIENT_BYTES_MAX).with_context(place)?;
     let whole: Value = serde_json::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
     let sections = ["mcpServers", "servers"].into_iter().filter_map(|key| whole.get(key)?.as_object());
     Ok(sections.flatten().map(|(name, server)| (name.clone(), server.clone())).collect())
@@ -97,8 +96,14 @@ fn found(command: &str) -> Option<PathBuf> {
         // Clients start programs in a folder of their own choice.
         return Some(PathBuf::from(command)).filter(|path| path.is_absolute());
     }
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|folder| folder.join(command)).find(|path| path.is_file())
+    on_path(command, &std::env::var_os("PATH")?)
+}
+
+/// A relative folder in `path`, such as that of an empty entry, is left out: it is in the current folder, which can be a
+/// project of others.
+fn on_path(command: &str, path: &OsStr) -> Option<PathBuf> {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute() || !guard!("client_folders"));
+    folders.map(|folder| folder.join(command)).find(|path| path.is_file())
 }
 
 fn same_bytes(one: &Path, other: &Path) -> anyhow::Result<bool> {
@@ -187,7 +192,7 @@ fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_arguments, found};
+    use super::{check_arguments, found, on_path};
 
     #[test]
     fn only_offering_tools_is_started() {
@@ -204,5 +209,11 @@ mod tests {
     fn a_relative_path_is_no_program() {
         assert_eq!(found("./toolcell"), None);
         assert_eq!(found("a/toolcell"), None);
+        // Tests run in the folder of their package.
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(on_path("Cargo.toml", here.as_os_str()), Some(here.join("Cargo.toml")));
+        for path in ["", ".", "src:", "::/nowhere"] {
+            assert_eq!(on_path("Cargo.toml", path.as_ref()), None, "{path}");
+        }
     }
 }

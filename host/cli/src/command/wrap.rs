@@ -1,6 +1,6 @@
 //! `toolcell wrap`: writes into a copy of a component what its file does not say of its tools.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use toolcell_config::{configured_compilation, extension_manifest, policy_ceiling
 use toolcell_core::dialect::near;
 use toolcell_core::dialect::sections::{SECTION_BYTES_MAX, custom, with_custom};
 use toolcell_core::dialect::wrapping::{DOCS_SECTION, PROFILE_SECTION, Profile};
+use toolcell_core::named_file;
 use toolcell_core::record::Refusal;
 use wit_parser::{PackageId, PackageMetadata, Resolve, WorldItem};
 
@@ -184,7 +185,8 @@ fn written(component: &[u8]) -> Result<Profile, String> {
 fn text(file: &Path) -> anyhow::Result<String> {
     let unreadable = |error: io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
     let mut text = String::new();
-    let read = File::open(file).and_then(|open| open.take(SECTION_BYTES_MAX as u64 + 1).read_to_string(&mut text));
+    let read =
+        named_file::open(file).and_then(|open| open.take(SECTION_BYTES_MAX as u64 + 1).read_to_string(&mut text));
     let bytes = read.map_err(unreadable)?;
     if bytes > SECTION_BYTES_MAX {
         let message = format!("{} is larger than {SECTION_BYTES_MAX} bytes; write a smaller profile", file.display());

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
+use toolcell_core::named_file;
 use toolcell_core::record::{ErrorClass, Refusal};
 use zeroize::Zeroizing;
 
@@ -94,6 +94,11 @@ impl Credentials {
         Self { config: folder.map(|folder| folder.join("config.json")) }
     }
 
+    /// The file that they are in, whether it exists or not.
+    pub fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Those of a `config.json` elsewhere.
     pub fn in_file(config: PathBuf) -> Self {
         Self { config: Some(config) }
@@ -160,7 +165,7 @@ fn is_for(known: &str, host: &str) -> bool {
 }
 
 fn read(file: &Path) -> Result<Option<DockerConfig>, Refusal> {
-    let open = match File::open(file) {
+    let open = match named_file::open(file) {
         Ok(open) => open,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(invalid(&format!("{} cannot be read: {error}", file.display()))),

@@ -1,9 +1,9 @@
 //! Signatures in files.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use toolcell_core::named_file;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::SIGNATURE_BYTES_MAX;
@@ -29,7 +29,7 @@ pub fn read(file: &Path) -> Result<Referrer, Refusal> {
     };
     let mut bytes = Vec::new();
     // One byte more, which the verifier refuses.
-    let open = File::open(file).map_err(unreadable)?;
+    let open = named_file::open(file).map_err(unreadable)?;
     open.take(SIGNATURE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let is_minisign = file.extension().is_some_and(|extension| extension == "minisig");
     let media_type = if is_minisign { MINISIGN } else { SIGSTORE_BUNDLE };

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use sigstore_verify::Verifier;
 use sigstore_verify::trust_root::{SigstoreInstance, TrustedRoot};
+use toolcell_core::named_file;
 use toolcell_core::record::Refusal;
 
 use super::{provider, refusal};
@@ -55,12 +56,5 @@ fn read(file: Option<&Path>) -> Result<(TrustedRoot, Verifier), Refusal> {
 }
 
 fn text(file: &Path) -> Result<String, String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let open = std::fs::File::open(file).map_err(|error| error.to_string())?;
-    open.take(ROOT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    match text.len() as u64 > ROOT_BYTES_MAX {
-        true => Err(format!("it is larger than {ROOT_BYTES_MAX} bytes")),
-        false => Ok(text),
-    }
+    named_file::read_text(file, ROOT_BYTES_MAX).map_err(|error| error.to_string())
 }

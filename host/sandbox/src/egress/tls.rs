@@ -10,6 +10,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use toolcell_core::named_file;
 use toolcell_core::policy::network::HostName;
 use wasmtime_wasi_http::Error;
 
@@ -68,9 +69,8 @@ impl Tls {
 }
 
 fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let size = std::fs::metadata(file)?.len();
-    anyhow::ensure!(size <= ROOTS_BYTES_MAX, "the file is larger than {ROOTS_BYTES_MAX} bytes");
-    let found = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
+    let text = named_file::read(file, ROOTS_BYTES_MAX)?;
+    let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>()?;
     anyhow::ensure!(!found.is_empty(), "there is no certificate in the file");
     let mut store = RootCertStore::empty();
     found.iter().try_for_each(|certificate| store.add(certificate.clone()))?;

@@ -6,6 +6,7 @@ use anyhow::{Context, bail, ensure};
 use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use toolcell_core::named_file;
 
 /// Minimum length of a token, in characters; a shorter one can be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -160,13 +161,12 @@ pub fn read_private(file: &Path, content: &str) -> anyhow::Result<String> {
     let name = file.display();
     let unreadable = || format!("cannot read the {content} in {name}");
     let metadata = std::fs::metadata(file).with_context(unreadable)?;
-    ensure!(metadata.len() <= FILE_BYTES_MAX, "{name} is larger than {FILE_BYTES_MAX} bytes");
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
         ensure!(mode & 0o077 == 0, "others can read the {content} in {name}: chmod 600 {name}");
     }
-    std::fs::read_to_string(file).with_context(unreadable)
+    named_file::read_text(file, FILE_BYTES_MAX).with_context(unreadable)
 }
 
 impl fmt::Debug for Tokens {

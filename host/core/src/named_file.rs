@@ -1,0 +1,67 @@
+//! Files that a command or a file of settings names. Only a regular file is read, and no more than a bound: a device has no
+//! end, and a named pipe blocks its reader.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens `path` for reading.
+///
+/// # Errors
+///
+/// A path that cannot be opened, and what is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Without NONBLOCK, a named pipe would block here. It changes nothing for a regular file.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() || !guard!("named_files") {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// Returns the content of the file `path`.
+///
+/// # Errors
+///
+/// Those of [`open`], and more than `bytes_max` bytes.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(io::Error::other(format!("it is larger than {bytes_max} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Returns the text of the file `path`.
+///
+/// # Errors
+///
+/// Those of [`read`], and what is not UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let bytes = read(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_is_read_and_only_up_to_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "four").unwrap();
+        assert_eq!(read_text(&file, 4).unwrap(), "four");
+        assert!(read(&file, 3).unwrap_err().to_string().contains("larger than 3 bytes"));
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        for other in [Path::new("/dev/zero"), folder.path(), &pipe] {
+            assert!(read(other, 4).unwrap_err().to_string().contains("not a regular file"), "{}", other.display());
+        }
+        assert!(read(&folder.path().join("missing"), 4).is_err());
+    }
+}
