@@ -13,9 +13,20 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    hide_memory();
     return_memory_at_once();
     toolcell::compile_if_asked();
     command::run()
+}
+
+/// Makes the kernel refuse the memory, the variables and the open files of this process to other programs of its user, and
+/// write no core dump of it: they hold secrets and tokens. It does not hold for the programs that this one starts.
+fn hide_memory() {
+    #[cfg(target_os = "linux")]
+    if guard!("not_dumpable") {
+        // Only a filter of system calls can forbid it, and then nothing else can be done about it.
+        let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    }
 }
 
 /// Otherwise a server that has nothing to do keeps what its last call needed, about 100 MiB after large outputs, because

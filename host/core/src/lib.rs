@@ -33,6 +33,7 @@ pub mod pipeline;
 pub mod policy;
 pub mod pool;
 pub mod private;
+pub mod pseudo_files;
 pub mod record;
 pub mod resolved_path;
 pub mod scheduler;

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
+use toolcell_core::pseudo_files;
 
 /// An open folder, and a path by which it can be opened again while this value lives.
 pub(super) struct OpenFolder {
@@ -18,6 +19,7 @@ impl OpenFolder {
     /// have put one into the path after it was checked.
     pub(super) fn open(host: &Path) -> io::Result<Self> {
         let folder = no_links(host)?;
+        pseudo_files::refuse(&folder)?;
         let path = if cfg!(target_os = "linux") {
             PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
         } else {

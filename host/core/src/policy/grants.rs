@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::pseudo_files;
 use crate::record::RuleSource;
 use crate::resolved_path::ResolvedPath;
 
@@ -264,12 +265,22 @@ impl Grants {
     /// not be entered), it denies writing to every link on the way and to the place where resolution stops, so that
     /// nothing can be created at `path`. A place that is denied already is not added.
     pub fn keep_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
+        self.close_so_far(path, false, rule, source);
+    }
+
+    /// Does what [`Self::keep_so_far`] does, and denies reading, too.
+    pub fn shut_so_far(&mut self, path: &Path, rule: &str, source: RuleSource) {
+        self.close_so_far(path, true, rule, source);
+    }
+
+    fn close_so_far(&mut self, path: &Path, read: bool, rule: &str, source: RuleSource) {
         // `absolute` fails for a relative path in a deleted working directory; such a path leads nowhere.
         let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let resolved = ResolvedPath::so_far(&full);
-        let is_closed = |place: &PathBuf| self.deny_write.iter().any(|closed| place.starts_with(&closed.host));
+        let known = if read { &self.deny_read } else { &self.deny_write };
+        let is_closed = |place: &PathBuf| known.iter().any(|closed| place.starts_with(&closed.host));
         if !resolved.links.iter().chain([&resolved.end]).all(is_closed) || !resolved.left.is_empty() {
-            self.close(resolved, false, rule, source);
+            self.close(resolved, read, rule, source);
         }
     }
 
@@ -362,6 +373,9 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
     if !std::fs::symlink_metadata(&canonical).with_context(|| format!("cannot find the folder {host}"))?.is_dir() {
         let parent = canonical.parent().unwrap_or(Path::new("/")).display().to_string();
         bail!("{host} is not a folder; grant the folder that holds it: {}", word.words(&parent, said));
+    }
+    if pseudo_files::contain(&canonical) {
+        bail!("{host} holds no files, but the kernel's state, such as the memory of processes; no tool gets that");
     }
     said.own_link(&links, &canonical)?;
     let guest = match guest {

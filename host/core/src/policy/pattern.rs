@@ -116,6 +116,11 @@ impl PathPattern {
         !matches!(self.below, Below::Nothing)
     }
 
+    /// The one path that the pattern covers with what is below it; `None` for a pattern with wildcards.
+    pub fn exact(&self) -> Option<&Path> {
+        matches!(self.below, Below::All).then_some(self.prefix.as_path())
+    }
+
     /// The pattern as written, or the path that it is about.
     pub fn text(&self) -> &str {
         &self.text

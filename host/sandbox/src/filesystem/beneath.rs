@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::io::Errno;
+use toolcell_core::pseudo_files;
 use wasmtime_wasi::filesystem::OpenMode;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
@@ -97,7 +99,8 @@ pub(super) fn open(folder: &File, path: &str, wish: &Wish) -> Result<Opened, Uno
     let look = Wish { flags: OFlags::PATH | OFlags::CLOEXEC, ..*wish };
     match resolve_beneath(folder, path, &look) {
         Ok(file) if is_special(kind(&file)?) => return Err(Unopened::Special),
-        Ok(_) | Err(Unopened::Error(_)) => {}
+        Ok(file) => of_files(&file)?,
+        Err(Unopened::Error(_)) => {}
         Err(unopened) => return Err(unopened),
     }
     vetted(resolve_beneath(folder, path, wish)?)
@@ -123,6 +126,7 @@ pub(super) fn link_target(folder: &File, name: &str) -> Option<String> {
 
 /// Checks the type of what was really opened, because the path may have been swapped since the first check.
 fn vetted(file: File) -> Result<Opened, Unopened> {
+    of_files(&file)?;
     match kind(&file)? {
         FileType::Directory => Ok(Opened::Folder(file)),
         special if is_special(special) && guard!("special_files") => Err(Unopened::Special),
@@ -135,6 +139,11 @@ fn vetted(file: File) -> Result<Opened, Unopened> {
     }
 }
 
+/// Fails in a file system that holds no files, but the kernel's state.
+fn of_files(file: &File) -> Result<(), Unopened> {
+    pseudo_files::refuse(file).map_err(|_| failed(Errno::ACCESS))
+}
+
 fn kind(file: &File) -> Result<FileType, Unopened> {
     Ok(FileType::from_raw_mode(fstat(file).map_err(failed)?.st_mode))
 }
@@ -143,14 +152,13 @@ fn is_special(kind: FileType) -> bool {
     matches!(kind, FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice)
 }
 
-fn failed(error: rustix::io::Errno) -> Unopened {
+fn failed(error: Errno) -> Unopened {
     Unopened::Error(error.into())
 }
 
 #[cfg(target_os = "linux")]
 fn resolve_beneath(folder: &File, path: &str, wish: &Wish) -> Result<File, Unopened> {
     use rustix::fs::{ResolveFlags, openat2};
-    use rustix::io::Errno;
     /// Tries of `openat2` before falling back, because renames anywhere on the machine make the kernel give up.
     const TRIES: u32 = 4;
     let flags = if wish.follow { wish.flags } else { wish.flags | OFlags::NOFOLLOW };

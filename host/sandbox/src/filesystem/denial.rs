@@ -24,6 +24,8 @@ static WALKS: LazyLock<io::Result<Pool>> = LazyLock::new(|| Pool::new("toolcell-
 #[derive(Debug)]
 pub(super) struct Denials {
     paths: Vec<Denial>,
+    /// Where file systems of the kernel are mounted. They are not searched for other names of files: no file has one there.
+    kernel: Vec<PathBuf>,
     /// Searched for at the first file with several hard links, because most calls never open one.
     twins: OnceCell<Twins>,
     /// Set if a file was refused because its other names could not be determined.
@@ -38,8 +40,8 @@ pub(super) enum Closed {
 }
 
 impl Denials {
-    pub(super) fn new(paths: Vec<Denial>) -> Self {
-        Self { paths, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
+    pub(super) fn new(paths: Vec<Denial>, kernel: Vec<PathBuf>) -> Self {
+        Self { paths, kernel, twins: OnceCell::new(), undecided: AtomicBool::new(false) }
     }
 
     /// Returns why a file with several hard links was refused, if that is because its other names could not all be
@@ -50,12 +52,27 @@ impl Denials {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.paths.is_empty() || !guard!("denials")
+        (self.paths.is_empty() || !guard!("denials")) && self.kernel.is_empty()
     }
 
     /// Whether `host` is denied; `write` also applies denials of writing.
     pub(super) fn cover(&self, host: &Path, write: bool) -> bool {
         self.paths.iter().any(|denial| (denial.read || write) && denial.what.covers(host))
+            || self.kernel.iter().any(|place| host.starts_with(place))
+    }
+
+    /// How far a file with this device and inode is denied, if it is a denied file itself under a name that no path of the
+    /// denial has: one file can be mounted in several places. `write` says whether denials of writing matter.
+    ///
+    /// The files are looked at each time, because another one may have taken the place of each.
+    pub(super) fn of_same_file(&self, identity: (u64, u64), write: bool) -> Option<Closed> {
+        let is_same = |path: &Path| {
+            let found = path.symlink_metadata().ok().filter(Metadata::is_file);
+            found.is_some_and(|found| (found.dev(), found.ino()) == identity)
+        };
+        let matter = self.paths.iter().filter(|denial| (denial.read || write) && guard!("same_files"));
+        let same = matter.filter(|denial| denial.what.exact().is_some_and(is_same));
+        same.map(|denial| if denial.read { Closed::Entirely } else { Closed::ForWriting }).max()
     }
 
     /// Whether `resolved` ends in a denied path, or a link on it is denied by its own name, wherever it leads: a denial of
@@ -67,7 +84,9 @@ impl Denials {
 
     /// Whether moving or replacing `host` would move or replace a denied path.
     pub(super) fn hold_in_place(&self, host: &Path) -> bool {
-        self.cover(host, true) || self.paths.iter().any(|denial| denial.what.prefix().starts_with(host))
+        self.cover(host, true)
+            || self.paths.iter().any(|denial| denial.what.prefix().starts_with(host))
+            || self.kernel.iter().any(|place| place.starts_with(host))
     }
 
     /// Whether `host` is denied itself, but its name is visible in a folder that is not.

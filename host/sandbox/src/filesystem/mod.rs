@@ -19,6 +19,7 @@ mod whole;
 use std::sync::Arc;
 
 use toolcell_core::policy::{Capability, Limits};
+use toolcell_core::pseudo_files;
 use toolcell_core::record::ErrorClass;
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
@@ -48,7 +49,8 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
-        Self { denials: Denials::new(capability.denials.clone()), quota: Quota::new(limits) }
+        let kernel = pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
+        Self { denials: Denials::new(capability.denials.clone(), kernel), quota: Quota::new(limits) }
     }
 
     /// Returns what the guest was refused because the host could not determine whether it is denied.

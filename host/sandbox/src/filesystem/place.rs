@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::fs::OFlags;
 use toolcell_core::pool::GUEST_FILES;
 use toolcell_core::resolved_path::{ResolvedPath, ThroughMissing};
 use wasmtime_wasi::FsPerms;
@@ -68,6 +70,26 @@ fn resolve(folder: &File, path: &str, follow: bool) -> Result<Option<ResolvedPat
         Err(error) if ends(&error) => Ok(None),
         Err(_) => Err(ErrorCode::Access),
     }
+}
+
+/// Device and inode of the regular file `name` in `folder`.
+fn identity(folder: &File, name: &str) -> Option<(u64, u64)> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, FileType, statat};
+        let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(found.st_mode) == FileType::RegularFile).then_some((found.st_dev, found.st_ino))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (folder, name);
+        None
+    }
+}
+
+/// Whether an open file can be written to.
+fn writes(file: &File) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
 
 impl Guarded<'_> {
@@ -138,11 +160,17 @@ impl Guarded<'_> {
     pub(super) async fn place_to_change(&mut self, fd: &Fd, path: &str) -> FsResult<Place> {
         self.check_move(fd, path).await?;
         let place = self.place(fd, path).await?;
-        if guard!("denial_races") && self.denials().hold_in_place(&place.host) {
+        if guard!("denial_races") && (self.denials().hold_in_place(&place.host) || self.is_denied_file(&place, true)?) {
             self.leave(place)?;
             return Err(ErrorCode::Access.into());
         }
         Ok(place)
+    }
+
+    /// Whether the file at `place` is a denied one, which has another name there.
+    fn is_denied_file(&self, place: &Place, write: bool) -> FsResult<bool> {
+        let identity = identity(self.handle(&place.folder)?, &place.name);
+        Ok(identity.is_some_and(|identity| self.denials().of_same_file(identity, write).is_some()))
     }
 
     pub(super) fn leave(&mut self, place: Place) -> FsResult<()> {
@@ -156,7 +184,15 @@ impl Guarded<'_> {
             return self.open_to_look(fd, path, OpenFlags::DIRECTORY, write).await;
         }
         let place = self.place(fd, path).await?;
-        if self.denials().cover(&place.host, write) && !(self.denials().show(&place.host) && !write && !follow) {
+        let covered = self.denials().cover(&place.host, write);
+        // Listing a folder asks about each name in it, and reveals nothing.
+        let is_listed = !write && !follow;
+        let closed = if is_listed {
+            covered && !self.denials().show(&place.host)
+        } else {
+            covered || self.is_denied_file(&place, write)?
+        };
+        if closed {
             self.leave(place)?;
             return Err(ErrorCode::Access.into());
         }
@@ -208,8 +244,10 @@ impl Guarded<'_> {
                 } else {
                     rules.denials.cover(&path, true).then_some(Closed::ForWriting)
                 };
-                match by_name {
-                    None | Some(Closed::ForWriting) => rules.denials.of_other_names(&metadata).await.max(by_name),
+                let identity = Some((metadata.dev(), metadata.ino())).filter(|_| metadata.is_file());
+                let known = by_name.max(identity.and_then(|same| rules.denials.of_same_file(same, writes(&file))));
+                match known {
+                    None | Some(Closed::ForWriting) => rules.denials.of_other_names(&metadata).await.max(known),
                     entirely => entirely,
                 }
             }
