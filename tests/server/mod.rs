@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod arguments;
 mod artifacts;
+mod authority;
 mod changes;
 mod children;
 mod contracts;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell::{Approver, Prompt, Reply, Respondent};
 
+use super::kept::{CommandFiles, KeptFile};
 use super::options::{CallOptions, GrantOptions, LimitOptions, PolicyOptions};
 use super::show;
 use super::terminal::Terminal;
@@ -85,17 +86,21 @@ pub struct Origin {
     /// The components of the tools that the tool may call.
     #[serde(default)]
     pub callable: Vec<PathBuf>,
+    /// The files that the command line names, and that are closed to tools.
+    #[serde(default)]
+    pub kept: Vec<KeptFile>,
     /// The role of the callers, if the command line named it: it restricts which tools can be called.
     #[serde(default)]
     pub role: Option<String>,
 }
 
 impl Origin {
-    pub fn new(component: &Path, sources: &[PathBuf], options: &CallOptions) -> Self {
+    pub fn new(component: &Path, named: &CommandFiles, options: &CallOptions) -> Self {
         let CallOptions { grants, limits, policy } = options.clone();
         Self {
-            sources: sources.to_vec(),
+            sources: named.sources.clone(),
             callable: Vec::new(),
+            kept: named.files.clone(),
             component: absolute(component),
             role: None,
             cwd: std::env::current_dir().unwrap_or_default(),
@@ -116,8 +121,8 @@ impl Origin {
 pub struct Origins(Option<Value>);
 
 impl Origins {
-    pub fn new(sources: &[PathBuf], options: &CallOptions, role: Option<&String>) -> Self {
-        let origin = Origin { role: role.cloned(), ..Origin::new(Path::new(""), sources, options) };
+    pub fn new(named: &CommandFiles, options: &CallOptions, role: Option<&String>) -> Self {
+        let origin = Origin { role: role.cloned(), ..Origin::new(Path::new(""), named, options) };
         Self(serde_json::to_value(origin).ok())
     }
 
@@ -139,7 +144,7 @@ mod tests {
 
     use clap::Parser;
 
-    use super::{CallOptions, Origin, Origins};
+    use super::{CallOptions, CommandFiles, KeptFile, Origin, Origins};
 
     #[derive(Parser)]
     struct Options {
@@ -149,11 +154,12 @@ mod tests {
 
     #[test]
     fn the_tools_of_a_command_have_the_data_that_each_would_have_alone() {
-        let (options, sources) =
-            (Options::parse_from(["toolcell", "--allow-read=/data"]).call, [PathBuf::from("/tools/a")]);
-        let origins = Origins::new(&sources, &options, None);
+        let options = Options::parse_from(["toolcell", "--allow-read=/data"]).call;
+        let files = vec![KeptFile::shut(Path::new("/tokens"), "tokens")];
+        let named = CommandFiles { sources: vec![PathBuf::from("/tools/a")], files };
+        let origins = Origins::new(&named, &options, None);
         for file in ["b.wasm", "/tools/c.wasm"] {
-            let alone = Origin::new(Path::new(file), &sources, &options).words();
+            let alone = Origin::new(Path::new(file), &named, &options).words();
             let words = origins.words(Path::new(file));
             assert!(words.is_some());
             assert_eq!(words.map(|words| words.to_string()), alone.map(|words| words.to_string()));

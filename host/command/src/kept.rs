@@ -1,28 +1,146 @@
-//! What no tool and no hook of a command may change: the components of hooks, and the sources of every tool that the
-//! command names. Write access to them would decide what the next build runs as the user.
+//! What no tool and no hook of a command may reach, whatever is granted: files that hold authority or evidence, which are
+//! closed for reading and writing, and what decides what runs (components, sources), which is closed for writing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use toolcell::{Grants, Home};
 use toolcell_config::Layers;
 use toolcell_core::record::RuleSource;
+use toolcell_install::lock;
+use toolcell_install::registry::Credentials;
 use toolcell_toolchain as toolchain;
 
 use super::hooks;
-use super::options::Settings;
+use super::options::{GrantOptions, PolicyOptions, Settings};
 use super::target::Target;
 
-/// Denies writing, in the grants of `settings`, to the folders `sources` and to the source folders of the tools and
-/// hooks that its files name. Returns everything that hooks may not change either.
-pub fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) -> Grants {
+/// The files with which clients of MCP start servers, in a project and in the home folder of a user. Whoever writes one
+/// decides what is started, and with which grants.
+const PROJECT_CLIENTS: [&str; 3] = [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
+const USER_CLIENTS: [&str; 4] = [
+    ".claude.json",
+    ".cursor/mcp.json",
+    ".config/Claude/claude_desktop_config.json",
+    "Library/Application Support/Claude/claude_desktop_config.json",
+];
+
+/// A file that a command or a file of settings names, and that is closed to guests under all of its names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptFile {
+    /// Absolute, because another process reads it, too. The file need not exist.
+    path: PathBuf,
+    /// What it is, for the message of a refusal.
+    what: String,
+    /// Whether it is closed for reading, too.
+    read: bool,
+}
+
+impl KeptFile {
+    /// A file that holds authority or evidence: closed for reading and writing.
+    pub fn shut(path: &Path, what: &str) -> Self {
+        Self { path: absolute(path), what: what.to_owned(), read: true }
+    }
+
+    /// A file that decides what runs: closed for writing.
+    pub fn unchanged(path: &Path, what: &str) -> Self {
+        Self { path: absolute(path), what: what.to_owned(), read: false }
+    }
+
+    /// A file that another program may create: as long as it does not exist, nothing can be read in it.
+    fn if_there(path: &Path, what: &str) -> Self {
+        Self { read: path.exists(), ..Self::shut(path, what) }
+    }
+}
+
+/// What the command line names, and no guest may change or reach.
+#[derive(Clone, Debug, Default)]
+pub struct CommandFiles {
+    /// Source folders of tools, and folders of components.
+    pub sources: Vec<PathBuf>,
+    pub files: Vec<KeptFile>,
+}
+
+impl CommandFiles {
+    /// The sources and the components of `targets`.
+    pub fn of<'a>(targets: impl IntoIterator<Item = &'a Target> + Clone) -> Self {
+        let files = targets.clone().into_iter().flat_map(components).collect();
+        Self { sources: source_folders(targets), files }
+    }
+}
+
+/// The files that every command closes: those of its settings. `here` is the folder that it runs in.
+pub fn of_settings(
+    home: &Home,
+    here: Option<&Path>,
+    grants: &GrantOptions,
+    policy: &PolicyOptions,
+    layers: &Layers,
+) -> Vec<KeptFile> {
+    let mut files = Vec::new();
+    files.extend(grants.tls_ca().map(|file| KeptFile::shut(file, "the certificates of --tls-ca")));
+    for file in policy.places(home, here).iter().chain(layers.files().iter().map(|layer| &layer.file.path)) {
+        files.push(KeptFile::if_there(file, "a file of settings"));
+        files.push(KeptFile::if_there(&lock::beside(file), "the lock of installed tools"));
+    }
+    for layer in layers.files() {
+        let root = layer.file.trusted_root.iter().map(|word| (word, "the trusted root of signatures"));
+        let certificates = layer.file.registry.certificates.iter().map(|word| (word, "certificates of [registry]"));
+        let named = root.chain(certificates);
+        files.extend(named.map(|(word, what)| KeptFile::shut(&layer.file.folder.join(&**word), what)));
+        for entry in &layer.file.tools {
+            files.extend(components(&Target::of_entry(layer, &entry.component, layers.names())));
+        }
+    }
+    files.extend(Credentials::of_docker().file().map(|file| KeptFile::if_there(file, "credentials of registries")));
+    let (user, client) = (std::env::home_dir(), "the settings of a client, which starts programs");
+    let of_user = user.iter().flat_map(|user| USER_CLIENTS.iter().map(|file| user.join(file)));
+    let of_project = here.into_iter().flat_map(|here| PROJECT_CLIENTS.iter().map(|file| here.join(file)));
+    files.extend(of_user.chain(of_project).map(|file| KeptFile::if_there(&file, client)));
+    files.extend(std::env::current_exe().ok().map(|program| KeptFile::unchanged(&program, "the program of toolcell")));
+    files
+}
+
+/// The component files of `target`, which a guest must not replace: whoever replaces one gets the grants of its command. Those of a folder are closed with
+/// the folder, but for what its links lead to.
+fn components(target: &Target) -> Vec<KeptFile> {
+    if target.is_installed() {
+        return Vec::new();
+    }
+    let is_folder = target.path.is_dir();
+    let files = target.files().into_iter().filter(|file| file.is_symlink() || (!is_folder && !file.is_dir()));
+    files.map(|file| KeptFile::unchanged(&file, "the component of a tool")).collect()
+}
+
+/// Closes, in the grants of `settings`, what its files name, and what the command line names. Returns everything that hooks
+/// may not reach either.
+pub fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Grants {
     let mut kept = settings.layers.kept().clone();
-    let own_grants = settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
-    let writes = !settings.grants.write.is_empty() || own_grants.into_iter().any(|hook| !hook.grants.write.is_empty());
-    // Without write grants, there is nothing to close.
-    if !writes || !guard!("sources_closed") {
+    let hooks = || settings.layers.files().iter().flat_map(|layer| &layer.file.hooks);
+    let writes = !settings.grants.write.is_empty() || hooks().any(|hook| !hook.grants.write.is_empty());
+    let reads = !settings.grants.read.is_empty() || hooks().any(|hook| !hook.grants.read.is_empty());
+    // Without grants, there is nothing to close.
+    if !writes && !reads {
         return kept;
     }
+    if writes && guard!("sources_closed") {
+        close_sources(home, settings, &mut kept, &command.sources);
+    }
+    for file in settings.kept.iter().chain(&command.files) {
+        let is_needed = if file.read { guard!("authority_closed") } else { writes && guard!("components_closed") };
+        for grants in [&mut settings.grants, &mut kept].into_iter().filter(|_| is_needed) {
+            match file.read {
+                true => grants.shut_so_far(&file.path, &file.what, RuleSource::PolicySettings),
+                false => grants.keep_so_far(&file.path, &file.what, RuleSource::PolicySettings),
+            }
+        }
+    }
+    kept
+}
+
+fn close_sources(home: &Home, settings: &mut Settings, kept: &mut Grants, sources: &[PathBuf]) {
     // Files that steer cargo above one tool also steer it above its neighbors, so each place is resolved once. A folder
     // comes before its contents.
     let mut places = BTreeMap::new();
@@ -33,15 +151,18 @@ pub fn close_sources(home: &Home, settings: &mut Settings, sources: &[PathBuf]) 
         }
     }
     for (place, rule) in &places {
-        for grants in [&mut settings.grants, &mut kept] {
+        for grants in [&mut settings.grants, &mut *kept] {
             grants.keep_so_far(place, rule, RuleSource::PolicySettings);
         }
     }
-    kept
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The source folders among `targets`, as absolute paths, because another process reads them, too.
-pub fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
+fn source_folders<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<PathBuf> {
     let folders = targets.into_iter().filter_map(Target::source_folder);
     folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).collect()
 }

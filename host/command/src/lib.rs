@@ -4,6 +4,7 @@
 #[macro_use(guard)]
 extern crate toolcell_core;
 
+mod agreed;
 pub mod ask;
 pub mod callable;
 mod compiling;

@@ -16,6 +16,7 @@ use toolcell_core::policy::Provenance;
 use toolcell_core::record::{ErrorClass, Mode, Refusal};
 
 use super::exit::{BadRequest, Stop};
+use super::kept::{self, KeptFile};
 use super::retrying::RetryOptions;
 
 /// What a call gets, and what decides on it.
@@ -107,6 +108,11 @@ impl GrantOptions {
         if !self.name_server.is_empty() {
             network.resolver = Arc::new(SystemResolver::asking(self.name_server.clone()));
         }
+    }
+
+    /// The file of `--tls-ca`.
+    pub fn tls_ca(&self) -> Option<&Path> {
+        self.tls_ca.as_deref()
     }
 
     /// Adds these options to `grants`.
@@ -239,6 +245,8 @@ pub struct Settings {
     pub expire: Option<Duration>,
     /// Which tools can be selected.
     pub selection: Selection,
+    /// The files of the settings that [`kept::close`] closes to guests.
+    pub kept: Vec<KeptFile>,
 }
 
 /// Merges the options and the files. A file that is not trusted or not valid is a refusal; an invalid option is a bad
@@ -259,6 +267,7 @@ pub fn settings(
     let selection = config::selection(&layers, None, None)?;
     granted.extend(layers.grants()).map_err(bad)?;
     layers.note_changeable(&granted);
+    let kept = kept::of_settings(home, cwd.as_deref(), grants, policy, &layers);
     let mode = policy.mode.map(|mode| match mode {
         ModeWord::Default => Mode::Default,
         ModeWord::NonInteractive => Mode::NonInteractive,
@@ -271,6 +280,7 @@ pub fn settings(
         expire,
         selection,
         layers,
+        kept,
     })
 }
 

@@ -23,15 +23,17 @@ use toolcell_server::{
     self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers, Recorder, Server,
 };
 
+use super::agreed::Agreed;
 use super::ask::{self, Origins};
 use super::exit::{BadRequest, Stop};
+use super::kept::{self, CommandFiles, KeptFile};
 use super::options::{ApprovalOptions, CallOptions, Settings};
 use super::reload::Reload;
 use super::runtime::Runtime;
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
 use super::watching::{self, Stamp, Watched};
-use super::{exporting, folder, hooks, kept, show};
+use super::{exporting, folder, hooks, show};
 
 /// How long to wait before a reload is retried that failed because the host was busy.
 const RETRY: Duration = Duration::from_secs(1);
@@ -68,9 +70,15 @@ pub struct Serving {
     /// What the files asked for when the process began; later ones change nothing of it.
     #[arg(skip)]
     telemetry: OnceLock<Option<Arc<Telemetry>>>,
+    /// What the components of this process could ask for when they were first served.
+    #[arg(skip)]
+    agreed: Agreed,
     /// The size of the component that is compiled, in bytes; a change means that a compilation begins.
     #[arg(skip)]
     pub compiles: watch::Sender<usize>,
+    /// The files of the command that hold authority, such as those of tokens.
+    #[arg(skip)]
+    pub kept: Vec<KeptFile>,
     /// Those that hold a token of their own.
     #[arg(skip = 1_usize)]
     pub callers: usize,
@@ -123,7 +131,8 @@ pub struct Named {
 }
 
 impl Named {
-    fn folder(&self) -> Option<(&PathBuf, Stamp)> {
+    /// The folder of components that it was found in, and its state.
+    pub(super) fn folder(&self) -> Option<(&PathBuf, Stamp)> {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
     }
 
@@ -134,6 +143,11 @@ impl Named {
         }
         let name = self.target.path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_else(|| "a component".to_owned())
+    }
+
+    /// Whether it is closed by itself, and not with the folder that it was found in.
+    fn is_alone(&self) -> bool {
+        self.folder.is_none() || self.target.path.is_symlink()
     }
 
     /// Adds to the refusal which tool it is about.
@@ -212,13 +226,15 @@ impl Serving {
         let named = named(&self.tools, &settings.layers)?;
         let approvals = self.approvals(&settings.layers, settings.expire)?;
         let memory = self.budget(&settings.layers, &settings.limits)?;
-        let mut sources = kept::source_folders(named.iter().map(|tool| &tool.target));
+        let mut own = CommandFiles::of(named.iter().filter(|tool| tool.is_alone()).map(|tool| &tool.target));
         let folders: BTreeMap<&PathBuf, Stamp> = named.iter().rev().filter_map(Named::folder).collect();
         // A component that a tool puts there would be served with the grants of all.
-        sources.extend(folders.keys().map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())));
+        own.sources.extend(folders.keys().map(|folder| folder.canonicalize().unwrap_or_else(|_| (*folder).clone())));
         folders.into_iter().for_each(|(folder, state)| watched.add_stamped(folder.clone(), state));
         let selection = config::selection(&settings.layers, self.tool_budget, self.role.as_deref())?;
-        let closed = kept::close_sources(home, &mut settings, &sources);
+        own.files.extend(self.record.iter().map(|file| KeptFile::shut(file, "the records of --record")));
+        own.files.extend(self.kept.iter().cloned());
+        let closed = kept::close(home, &mut settings, &own);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
         let keep = layers.journal().keep;
         let start = || exporting::start(&layers, &self.options.grants, "session");
@@ -249,7 +265,8 @@ impl Serving {
             reload.begins(&named, &paths);
         }
         let loaded = host.load_files(&paths).await.map_err(failed)?;
-        let origins = Origins::new(&sources, &self.options, self.role.as_ref());
+        self.agreed.check(named.iter().zip(&loaded)).map_err(failed)?;
+        let origins = Origins::new(&own, &self.options, self.role.as_ref());
         let mut offered = Vec::new();
         for (at, ((tool, path), loaded)) in named.iter().zip(paths).zip(&loaded).enumerate() {
             tool.target.name(&mut policy, &entries, loaded);
@@ -263,6 +280,7 @@ impl Serving {
             }));
             components.insert(tool.target.path.clone(), path);
         }
+        self.agreed.note(named.iter().zip(&loaded));
         if !grants.secrets.is_empty() {
             // A secret that is set later makes its tools available.
             watched.add(home.secrets());

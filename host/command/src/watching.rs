@@ -30,7 +30,12 @@ impl Watched {
     /// Watches the paths of the configuration files, and the trusted list.
     pub fn new(home: &Home, policy: &PolicyOptions) -> Self {
         let mut watched = Self(BTreeMap::new());
-        policy.places(home).into_iter().for_each(|file| watched.add(file));
+        let here = std::env::current_dir().ok();
+        let files = policy.places(home, here.as_deref());
+        files.iter().for_each(|file| watched.add(lock::beside(file)));
+        if !policy.reads_none() {
+            files.into_iter().for_each(|file| watched.add(file));
+        }
         watched.add(home.trusted());
         watched
     }
@@ -100,18 +105,12 @@ pub(crate) fn stamp(file: &Path) -> Stamp {
 }
 
 impl PolicyOptions {
-    /// The paths of the configuration files and of the locks beside them, whether they exist or not. Without files, the
-    /// locks still say what the names of installed tools stand for.
-    fn places(&self, home: &Home) -> Vec<PathBuf> {
-        let here = std::env::current_dir().ok();
-        let project = here.map(|here| config::project_file(&here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
+    /// The paths of the configuration files, whether they exist or not, and whether they are read or not: without them, the
+    /// locks beside them still say what the names of installed tools stand for. `here` is the current folder.
+    pub fn places(&self, home: &Home, here: Option<&Path>) -> Vec<PathBuf> {
+        let project = here.map(|here| config::project_file(here).unwrap_or_else(|| here.join(toolcell::FILE_NAME)));
         let named = self.named().map(Path::to_owned);
-        let files: Vec<PathBuf> = home.user_file().ok().into_iter().chain(named.or(project)).collect();
-        let locks = files.iter().map(|file| lock::beside(file));
-        match self.reads_none() {
-            true => locks.collect(),
-            false => locks.chain(files.clone()).collect(),
-        }
+        home.user_file().ok().into_iter().chain(named.or(project)).collect()
     }
 }
 

@@ -13,11 +13,12 @@ use super::ask::{self, Origin};
 use super::callable::{self, Callables};
 use super::exit::Exit;
 use super::exporting::{self, Exporting};
+use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Bar, Form};
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, interrupts, kept, saved};
+use super::{hooks, input, interrupts, saved};
 
 /// Calls a tool and prints its result. A tool starts with nothing: grant what it needs.
 #[derive(Debug, Args)]
@@ -69,9 +70,9 @@ impl Call {
             None => self.locate(&home, &target, &settings),
         };
         let callables = callable::targets(&self.callable, settings.layers.names());
-        let sources = kept::source_folders(callables.iter().chain([&target]));
-        let closed = kept::close_sources(&home, &mut settings, &sources);
-        let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
+        let named = CommandFiles::of(callables.iter().chain([&target]));
+        let closed = kept::close(&home, &mut settings, &named);
+        let Settings { grants, limits, mut policy, expire, layers, selection, .. } = settings;
         self.options.retry.apply(&mut policy);
         let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());
@@ -97,7 +98,7 @@ impl Call {
             if let Ok((component, callables)) = &located {
                 let callable = callables.files().map(Path::to_owned).collect();
                 request.approval.origin =
-                    Origin { callable, ..Origin::new(component, &sources, &self.options.call) }.words();
+                    Origin { callable, ..Origin::new(component, &named, &self.options.call) }.words();
             }
             let mut naming = (&mut policy, EntryPaths::of(&layers), ToolConfigs::of(&home, &layers));
             match prepare(&host, located, &target, &mut naming, &cancellation).await {

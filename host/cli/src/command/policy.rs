@@ -11,10 +11,11 @@ use toolcell_core::policy::{Capability, Placement, SecretUse, ToolGrant};
 use toolcell_core::record::{Behavior, Refusal};
 
 use super::exit::{self, Exit, Stop};
+use super::kept::{self, CommandFiles};
 use super::options::{CallOptions, Settings};
 use super::target::{self, Building, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{hooks, input, kept, show, trust};
+use super::{hooks, input, show, trust};
 
 /// Looks at what decides on calls. No tool runs.
 #[derive(Debug, Args)]
@@ -100,7 +101,7 @@ impl Foretell {
     fn explain(&self, home: &Home, mut settings: Settings, input: input::Typed) -> Result<CallExplanation, Stop> {
         let target = Target::named(&self.tool, settings.layers.names());
         let component = target.locate(home, Building::No);
-        let closed = kept::close_sources(home, &mut settings, &kept::source_folders([&target]));
+        let closed = kept::close(home, &mut settings, &CommandFiles::of([&target]));
         let Settings { grants, limits, mut policy, layers, selection, .. } = settings;
         let mut host = target::host(home, |host| {
             host.memory_bytes_max = host.memory_bytes_max.max(limits.memory_bytes);

@@ -15,6 +15,7 @@ use toolcell_server::otc::WorkerSecret;
 use toolcell_server::{Gate, HttpLimits, HttpSettings, Log, LogForm, LogLevel, Tokens, read_private, serve_http};
 
 use super::exit::{BadRequest, Exit};
+use super::kept::KeptFile;
 use super::serving::{self, Serving};
 use super::show;
 use super::starting::Ready;
@@ -84,6 +85,7 @@ impl Serve {
         let worker = self.worker()?;
         self.serving.callers = tokens.principals().len() + usize::from(worker.is_some());
         self.serving.listens = true;
+        self.serving.kept = self.kept();
         let runtime = Runtime::on_all_processors()?;
         self.serving.log = Some(self.log()?);
         // From now on: without a listener, the signal ends the process.
@@ -121,6 +123,16 @@ impl Serve {
         });
         serving::finish(runtime, server);
         done.map(|()| Exit::Succeeded)
+    }
+
+    /// The files that hold authority over this server.
+    fn kept(&self) -> Vec<KeptFile> {
+        let files = [
+            (&self.token_file, "the tokens of --token-file"),
+            (&self.approver_token_file, "the tokens of --approver-token-file"),
+            (&self.arcade_secret_file, "the secret of --arcade-secret-file"),
+        ];
+        files.into_iter().filter_map(|(file, what)| Some(KeptFile::shut(file.as_deref()?, what))).collect()
     }
 
     /// The secret of an Arcade engine.

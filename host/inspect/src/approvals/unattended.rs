@@ -14,7 +14,7 @@ use toolcell_core::record::{CallRecord, InvocationId, Refusal};
 use super::ApprovalCommands;
 use crate::ask::Origin;
 use crate::exit::Stop;
-use crate::kept::close_sources;
+use crate::kept::{self, CommandFiles};
 use crate::options::{self, Settings};
 use crate::tool_configs::ToolConfigs;
 use crate::{hooks, interrupts, surface, target};
@@ -62,7 +62,8 @@ impl ApprovalCommands {
             let role = origin.role.as_deref();
             settings.selection = config::selection(&settings.layers, None, role).map_err(|refusal| failed(&refusal))?;
         }
-        let closed = close_sources(&self.home, &mut settings, &origin.sources);
+        let named = CommandFiles { sources: origin.sources.clone(), files: origin.kept.clone() };
+        let closed = kept::close(&self.home, &mut settings, &named);
         let Settings { grants, limits, policy, layers, selection, .. } = settings;
         request.grants = Arc::new(grants);
         request.policy = Arc::new(policy);

@@ -17,9 +17,10 @@ use toolcell::{CallRecord, Callee, Cancellation, ErrorClass, Grants, Home, Host,
 use toolcell_command::runtime::Runtime;
 
 use super::exit::{BadRequest, Exit, Stop};
+use super::kept::{self, CommandFiles};
 use super::options::{ApprovalOptions, PolicyOptions, Settings};
 use super::target::{self, EntryPaths, Target};
-use super::{ask, calls, hooks, interrupts, kept, surface};
+use super::{ask, calls, hooks, interrupts, surface};
 
 use recorded::Recorded;
 use report::{Blocked, Outcome, Report};
@@ -92,8 +93,8 @@ impl Replay {
             Err(Stop::Refused(refusal)) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
             Err(Stop::Failed(error)) => return Err(error),
         };
-        let closed = kept::close_sources(home, &mut settings, &[]);
-        let Settings { grants, limits, mut policy, expire, layers, selection } = settings;
+        let closed = kept::close(home, &mut settings, &CommandFiles::default());
+        let Settings { grants, limits, mut policy, expire, layers, selection, .. } = settings;
         let limits = at_most(limits, &recorded.usage);
         let mut host = target::host(home, |settings| {
             target::configure(settings, &layers, &limits);

@@ -32,11 +32,12 @@ use toolcell_server::telemetry::Telemetry;
 use super::exit::{self, Exit, Stop};
 use super::exported::SurfaceOptions;
 use super::exporting::{self, Exporting};
+use super::kept::{self, CommandFiles};
 use super::options::{RunOptions, Settings};
 use super::show::{self, Form};
 use super::target::{self, EntryPaths, Target};
 use super::tool_configs::ToolConfigs;
-use super::{ask, hooks, interrupts, kept, serving};
+use super::{ask, hooks, interrupts, serving};
 use questions::Questions;
 use tools::{Chosen, Tools};
 
@@ -129,7 +130,7 @@ impl OrderOptions {
 /// What every call of the batch gets.
 struct Shared {
     settings: Settings,
-    sources: Vec<PathBuf>,
+    named: CommandFiles,
     questions: Questions,
     interrupt: Cancellation,
     /// Ends all calls: the settings cannot be used.
@@ -183,8 +184,8 @@ impl Job<'_> {
             Err(stop) => (Settings::default(), Some(stop.refusal()?)),
         };
         self.options.retry.apply(&mut settings.policy);
-        let sources = self.sources(&lines, settings.layers.names());
-        let closed = kept::close_sources(&home, &mut settings, &sources);
+        let named = self.named(&lines, settings.layers.names());
+        let closed = kept::close(&home, &mut settings, &named);
         let policy = self.order.policy(&settings.limits, lines.len());
         let questions = Questions::new(output);
         let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
@@ -201,7 +202,7 @@ impl Job<'_> {
             }
             let host = Arc::new(host);
             let (interrupted, telemetry) = (interrupt.clone(), exporting.0.clone());
-            let mut shared = Shared { settings, sources, questions, interrupt: interrupted, refused, telemetry };
+            let mut shared = Shared { settings, named, questions, interrupt: interrupted, refused, telemetry };
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
                 Err(refusal) => {
@@ -228,13 +229,13 @@ impl Job<'_> {
         Ok(settings)
     }
 
-    /// The source folders that the command and the lines name. A model names none.
-    fn sources(&self, lines: &[Line], names: &Names) -> Vec<PathBuf> {
+    /// The sources and components that the command and the lines name. A model names none.
+    fn named(&self, lines: &[Line], names: &Names) -> CommandFiles {
         let typed = if matches!(self.naming, Naming::Typed) { lines } else { &[] };
         let named = self.tools.iter().chain(typed.iter().map(|line| &line.tool));
         let targets: BTreeMap<&str, Target> =
             named.map(|typed| (typed.as_str(), Target::named(typed, names))).collect();
-        kept::source_folders(targets.values())
+        CommandFiles::of(targets.values())
     }
 
     fn host(
@@ -328,7 +329,7 @@ impl Job<'_> {
             configs,
             names: layers.names(),
             policy,
-            sources: &shared.sources,
+            named: &shared.named,
             options: &self.options.call,
             interrupt: &shared.interrupt,
             role: match self.naming {

@@ -16,6 +16,7 @@ use toolcell_server as server;
 
 use super::super::ask::Origin;
 use super::super::exported::Exported;
+use super::super::kept::CommandFiles;
 use super::super::options::CallOptions;
 use super::super::show;
 use super::super::target::{Building, EntryPaths, Target};
@@ -32,7 +33,7 @@ pub(super) struct Tools<'a> {
     pub(super) configs: ToolConfigs,
     pub(super) names: &'a Names,
     pub(super) policy: &'a mut Policy,
-    pub(super) sources: &'a [PathBuf],
+    pub(super) named: &'a CommandFiles,
     pub(super) options: &'a CallOptions,
     pub(super) interrupt: &'a Cancellation,
     /// The role of the callers, if the command line named it.
@@ -178,7 +179,7 @@ impl Tools<'_> {
 
     fn origin(&self, file: &Path) -> Option<Arc<Value>> {
         let role = self.role.map(str::to_owned);
-        Origin { role, ..Origin::new(file, self.sources, self.options) }.words()
+        Origin { role, ..Origin::new(file, self.named, self.options) }.words()
     }
 }
 

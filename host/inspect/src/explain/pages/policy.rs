@@ -98,6 +98,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Use another tool, or correct its profile.",
     },
     Page {
+        code: "ceiling_grew",
+        origins: &[Call(PolicyBlocked)],
+        means: "A component that a server offers changed, and could ask for more than before. What was offered goes on.",
+        cause: "Its profile names more access, hosts, secrets, variables or tools than when the server started.",
+        remedy: "Look at the component, then restart the server to agree; or put the earlier one back.",
+    },
+    Page {
         code: "grant_invalid",
         origins: &[Call(SetupRequired)],
         means: "A grant cannot be used.",

@@ -1,0 +1,72 @@
+//! What the operator agreed to when a server started: the most that each of its components could ever ask for. The grants of
+//! the command are for all components, so one that could ask for more is not served before the server is restarted.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use toolcell::Loaded;
+use toolcell_core::approval::legible;
+use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_install::ceiling::Ceiling;
+
+use super::serving::Named;
+
+/// Maximum number of differences that a refusal names.
+const DIFFERENCES_MAX: usize = 8;
+
+/// What was served, by the paths under which it was named.
+#[derive(Debug, Default)]
+pub(super) struct Agreed(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    components: HashMap<PathBuf, Ceiling>,
+    /// The folders of components. What appears in one later is new, and not what the operator saw there.
+    folders: HashSet<PathBuf>,
+}
+
+impl Agreed {
+    /// Fails, with its index, at the first of `tools` that could ask for more than what was served under its path. A path
+    /// that nothing was served under is new in the settings, which the operator has changed.
+    pub(super) fn check<'a>(
+        &self,
+        tools: impl Iterator<Item = (&'a Named, &'a Loaded)>,
+    ) -> Result<(), (usize, Refusal)> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nothing = Ceiling::default();
+        for (at, (named, loaded)) in tools.enumerate() {
+            let is_added = || named.folder().is_some_and(|(folder, _)| known.folders.contains(folder));
+            let before = known.components.get(&named.target.path).or_else(|| is_added().then_some(&nothing));
+            let grown = before.map(|before| before.difference(&Ceiling::of(&loaded.tools)).grown).unwrap_or_default();
+            if !grown.is_empty() && guard!("grown_ceilings") {
+                return Err((at, refusal(&grown)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what is served from now on. What a component could ask for before still counts.
+    pub(super) fn note<'a>(&self, tools: impl Iterator<Item = (&'a Named, &'a Loaded)>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (named, loaded) in tools {
+            let path = named.target.path.clone();
+            known.components.entry(path).or_insert_with(|| Ceiling::of(&loaded.tools));
+            known.folders.extend(named.folder().map(|(folder, _)| folder.clone()));
+        }
+    }
+}
+
+fn refusal(grown: &[String]) -> Refusal {
+    // The lines have names and hosts that the component chose.
+    let lines: Vec<String> = grown.iter().take(DIFFERENCES_MAX).map(|line| legible(line)).collect();
+    let more = match grown.len().saturating_sub(DIFFERENCES_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let message = format!(
+        "the component changed, and could ask for more than when this server started ({}{more}); restart the server to agree",
+        lines.join("; ")
+    );
+    Refusal::new(ErrorClass::PolicyBlocked, "ceiling_grew", message)
+}
