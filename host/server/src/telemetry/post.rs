@@ -20,7 +20,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use toolcell_config::Collector;
+use toolcell_core::named_file;
 
+/// Maximum size of a file of certificates, in bytes.
+const ROOTS_BYTES_MAX: u64 = 4 << 20;
 /// Maximum time of one request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
@@ -135,7 +138,8 @@ fn trusting(roots: Option<&Path>) -> anyhow::Result<ClientConfig> {
     let mut trusted = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(file) = roots {
         let read = || format!("cannot read certificates from {}", file.display());
-        for certificate in CertificateDer::pem_file_iter(file).with_context(read)? {
+        let text = named_file::read(file, ROOTS_BYTES_MAX).with_context(read)?;
+        for certificate in CertificateDer::pem_slice_iter(&text) {
             trusted.add(certificate.with_context(read)?).with_context(read)?;
         }
     }
