@@ -134,7 +134,10 @@ pub enum LogError {
 impl LogError {
     /// Why, without the place of the log.
     pub fn reason(&self) -> &str {
-        &self.why
+        match self {
+            Self::Failed { why, .. } => why,
+            Self::Ambiguous(_) => "several calls have an id that ends so",
+        }
     }
 }
 
