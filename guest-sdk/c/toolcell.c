@@ -103,6 +103,37 @@ const char *toolcell_utf8(const char *text) {
     return toolcell_utf8_bytes(text, &length);
 }
 
+const char *toolcell_message(const char *text, size_t length) {
+    size_t zeros = 0;
+    for (size_t i = 0; i < length; i++) zeros += text[i] == 0;
+    char *made = (char *)toolcell_allocate(length + 2 * zeros + 1), *to = made;
+    for (size_t i = 0; i < length; i++) {
+        size_t size = text[i] ? 1 : 3;
+        memcpy(to, text[i] ? &text[i] : "\xef\xbf\xbd", size);
+        to += size;
+    }
+    return toolcell_utf8(made);
+}
+
+void toolcell_append(toolcell_buffer *to, const char *format, ...) {
+    va_list list, again;
+    va_start(list, format);
+    va_copy(again, list);
+    int made = vsnprintf(NULL, 0, format, list);
+    size_t length = made < 0 ? 0 : (size_t)made;
+    if (to->room - to->length <= length) {
+        size_t room = 2 * (to->length + length) + 64;
+        char *larger = (char *)toolcell_allocate(room);
+        if (to->length) memcpy(larger, to->text, to->length);
+        to->text = larger;
+        to->room = room;
+    }
+    vsnprintf((char *)to->text + to->length, length + 1, format, again);
+    to->length += length;
+    va_end(again);
+    va_end(list);
+}
+
 /* A text that grows. It ends with a NUL, because memory is allocated as zeros. */
 typedef struct {
     char *at;

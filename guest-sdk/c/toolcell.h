@@ -71,8 +71,22 @@ const char *toolcell_quote_bytes(const char *text, size_t length);
 const char *toolcell_utf8(const char *text);
 /* The same of `length` bytes, with the zero bytes among them; a zero byte follows them. Sets `length` to that of the result. */
 const char *toolcell_utf8_bytes(const char *text, size_t *length);
-/* Text as `printf` makes it, as long as it needs to be. */
+/* Text of `length` bytes for a message: as `toolcell_utf8`, and with U+FFFD in place of zero bytes, which would end it. */
+const char *toolcell_message(const char *text, size_t length);
+/* Text as `printf` makes it, as long as it needs to be. It is kept until the call ends: see `toolcell_append` for text that
+ * is made in a loop. */
 const char *toolcell_format(const char *format, ...) TOOLCELL_FORMAT(1);
+
+/* A text that grows; `{0}` is an empty one. Its memory stays in proportion to its length. */
+typedef struct {
+    /* Ends with a zero byte; NULL if nothing was appended. It moves when more is appended. */
+    const char *text;
+    size_t length;
+    size_t room;
+} toolcell_buffer;
+
+/* Appends text as `printf` makes it. */
+void toolcell_append(toolcell_buffer *to, const char *format, ...) TOOLCELL_FORMAT(2);
 
 /* ---- A call, and its outcome ---- */
 

@@ -3,6 +3,7 @@
 #ifdef __wasm__
 #include "toolcell.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,8 @@ outcome *invoke(const char *id, size_t id_length, const char *tool, size_t tool_
                           &made};
     if (call.input) {
         toolcell_run(&call);
+        /* The instance ends without `exit`, which would write what is left. */
+        fflush(NULL);
     } else {
         toolcell_fail(&call, TOOLCELL_INVALID_ARGUMENTS, "too_deep", "the arguments are nested too deeply");
     }
@@ -217,6 +220,7 @@ void toolcell_ask(const toolcell_question *questions, size_t count, const void *
     for (size_t i = 0; i < count; i++) {
         made[i] = (question){from(questions[i].key), from(questions[i].message), from(questions[i].schema)};
     }
+    fflush(NULL); /* The call ends here. */
     host_ask(made, count, state, state_length);
 }
 

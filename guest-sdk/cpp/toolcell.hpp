@@ -130,7 +130,7 @@ public:
     }
 
 private:
-    static const char *keep(const std::string &text) { return toolcell_format("%s", text.c_str()); }
+    static const char *keep(const std::string &text) { return toolcell_message(text.data(), text.size()); }
 
     toolcell_test_kind kind_ = TOOLCELL_IS_TEXT;
     std::string text_;

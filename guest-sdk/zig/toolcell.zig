@@ -48,10 +48,83 @@ pub fn text(comptime format: []const u8, arguments: anytype) Output {
     return .{ .text = print(format, arguments) };
 }
 
-/// Any value of Zig as the structured output.
+/// Any value of Zig as the structured output. A slice of bytes is a string, with U+FFFD in place of what is not UTF-8.
 pub fn json(value: anytype) Output {
-    const made = std.json.Stringify.valueAlloc(allocator, value, .{}) catch @panic("out of memory");
-    return .{ .json = print("{s}", .{made}) };
+    var made: std.Io.Writer.Allocating = .init(allocator);
+    var writer: std.json.Stringify = .{ .writer = &made.writer };
+    put(&writer, value) catch @panic("out of memory");
+    return .{ .json = print("{s}", .{made.written()}) };
+}
+
+/// As `std.json.Stringify.write`, which makes an array of numbers of bytes that are not UTF-8.
+fn put(to: *std.json.Stringify, value: anytype) std.json.Stringify.Error!void {
+    const T = @TypeOf(value);
+    switch (@typeInfo(T)) {
+        .optional => if (value) |known| try put(to, known) else try to.write(null),
+        .array => try put(to, &value),
+        .pointer => |pointed| switch (pointed.size) {
+            .one => switch (@typeInfo(pointed.child)) {
+                .array => try put(to, @as([]const std.meta.Elem(pointed.child), value)),
+                else => try put(to, value.*),
+            },
+            .many => try put(to, std.mem.span(value)),
+            .slice => if (pointed.child == u8) try to.write(utf8(value)) else {
+                try to.beginArray();
+                for (value) |item| try put(to, item);
+                try to.endArray();
+            },
+            .c => @compileError("no JSON for " ++ @typeName(T) ++ ", which has no length"),
+        },
+        .@"struct" => |fields| {
+            if (comptime std.meta.hasFn(T, "jsonStringify")) return to.write(value);
+            if (fields.is_tuple) try to.beginArray() else try to.beginObject();
+            inline for (fields.field_names, fields.field_types) |name, Field| {
+                if (Field == void) continue;
+                if (!fields.is_tuple) try to.objectField(name);
+                try put(to, @field(value, name));
+            }
+            if (fields.is_tuple) try to.endArray() else try to.endObject();
+        },
+        .@"union" => {
+            if (comptime std.meta.hasFn(T, "jsonStringify")) return to.write(value);
+            switch (value) {
+                inline else => |inner, tag| {
+                    try to.beginObject();
+                    try to.objectField(@tagName(tag));
+                    if (@TypeOf(inner) == void) {
+                        try to.beginObject();
+                        try to.endObject();
+                    } else try put(to, inner);
+                    try to.endObject();
+                },
+            }
+        },
+        else => try to.write(value),
+    }
+}
+
+fn utf8(bytes: []const u8) []const u8 {
+    if (std.unicode.utf8ValidateSlice(bytes)) return bytes;
+    // With the zero byte behind it that the function needs.
+    const ended = print("{s}", .{bytes});
+    var length = ended.len;
+    return toolcell_utf8_bytes(ended.ptr, &length)[0..length];
+}
+
+/// Creates a file by its path, or empties it. `std.Io.Dir.cwd().createFile` cannot by an absolute path in the sandbox, and
+/// paths among the arguments are absolute.
+pub fn createFile(io: std.Io, path: []const u8, flags: std.Io.Dir.CreateFileOptions) !std.Io.File {
+    const folder = std.fs.path.dirname(path) orelse return std.Io.Dir.cwd().createFile(io, path, flags);
+    const opened = try std.Io.Dir.cwd().openDir(io, folder, .{});
+    defer opened.close(io);
+    return opened.createFile(io, std.fs.path.basename(path), flags);
+}
+
+/// Writes a whole file by its path.
+pub fn writeFile(io: std.Io, path: []const u8, data: []const u8) !void {
+    const file = try createFile(io, path, .{});
+    defer file.close(io);
+    try file.writeStreamingAll(io, data);
 }
 
 /// A failure with a formatted message.
@@ -183,15 +256,15 @@ fn give(call: *Call, output: Output) void {
         .text => |value| toolcell_text_bytes(call, value.ptr, value.len),
         .json => |value| toolcell_json_text(call, value),
         .content => |value| toolcell_content(call, value.blocks, pointer(value.structured), pointer(value.summary)),
-        .partial => |value| toolcell_partial(call, value.blocks, null, value.missing.class, value.missing.code, value.missing.message),
-        .failure => |value| toolcell_fail(call, value.class, value.code, "%s", value.message.ptr),
+        .partial => |value| toolcell_partial(call, value.blocks, null, value.missing.class, value.missing.code, toolcell_message(value.missing.message.ptr, value.missing.message.len)),
+        .failure => |value| toolcell_fail(call, value.class, value.code, "%s", toolcell_message(value.message.ptr, value.message.len)),
     }
     const failure = switch (output) {
         .failure => |value| value,
         .partial => |value| value.missing,
         else => return,
     };
-    if (failure.detail) |detail| toolcell_fail_detail(call, detail);
+    if (failure.detail) |detail| toolcell_fail_detail(call, toolcell_message(detail.ptr, detail.len));
     if (failure.retry_after_ms) |time| toolcell_fail_retry_after(call, time);
 }
 
@@ -336,6 +409,8 @@ const CResponse = extern struct {
 };
 
 extern fn toolcell_text_bytes(*Call, [*]const u8, usize) void;
+extern fn toolcell_message([*]const u8, usize) [*:0]const u8;
+extern fn toolcell_utf8_bytes([*:0]const u8, *usize) [*]const u8;
 extern fn toolcell_json_text(*Call, [*:0]const u8) void;
 extern fn toolcell_content(*Call, [*:0]const u8, ?[*:0]const u8, ?[*:0]const u8) void;
 extern fn toolcell_partial(*Call, [*:0]const u8, ?[*:0]const u8, ErrorClass, [*:0]const u8, [*:0]const u8) void;

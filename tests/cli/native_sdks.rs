@@ -55,6 +55,9 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
         assert_eq!(text("bytes")["content"][0]["text"], "a\u{fffd}o", "{language}");
+        if language != "go" {
+            assert_eq!(text("zero")["error"]["message"], "a\u{fffd}b", "{language}");
+        }
         let plain = with_toolchain(&place, &["call", folder, r#"{"text": "x"}"#, &allowed]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
         let got = text(&format!("http://127.0.0.1:{}/words", server.port));
@@ -68,6 +71,22 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
             assert!(kept["content"].to_string().contains("artifact_ref"), "{language}: {kept}");
         }
     }
+    let call = |folder: &str, text: &str| {
+        let input = json!({ "text": text }).to_string();
+        with_toolchain(&place, &["call", folder, &input, "--json", &allowed]).run().json()
+    };
+    // Sizes that overflow in the C library give no block, and what is printed without the end of a line is not lost.
+    assert_eq!(call("in-cpp", "memory")["content"][0]["text"], "000001 ENOMEM");
+    let printed = call("in-cpp", "printed");
+    assert!(printed["content"].to_string().contains("no end of a line"), "{printed}");
+    let shaped = call("in-zig", "json");
+    let expected = json!({ "head": "a\u{fffd}o", "list": ["\u{fffd}", null], "pair": [1, true] });
+    assert_eq!(shaped["structured_content"], expected, "{shaped}");
+    let trapped = call("in-zig", "index");
+    assert!(
+        trapped["error"].is_object() && trapped["content"].to_string().contains("index out of bounds"),
+        "{trapped}"
+    );
     let panicked = with_toolchain(&place, &["call", "in-go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
 }

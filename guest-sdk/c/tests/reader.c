@@ -91,6 +91,19 @@ static void texts_with_zero_bytes(void) {
     assert(length == 6 && memcmp(whole, "a\0\xef\xbf\xbd\0", 7) == 0);
 }
 
+/* With a copy of each step, this would take 50 GB. */
+static void a_text_that_grows(void) {
+    enum { COUNT = 100000 };
+    toolcell_buffer made = {0};
+    toolcell_append(&made, "%s", "");
+    assert(made.length == 0 && !*made.text);
+    for (int i = 0; i < COUNT; i++) toolcell_append(&made, "%c%d,%08d", i ? ',' : '[', i % 10, i % 7);
+    toolcell_append(&made, "]");
+    assert(made.length == COUNT * 11 + 1 && strlen(made.text) == made.length);
+    assert(strncmp(made.text, "[0,00000000,1,00000001", 22) == 0 && strcmp(made.text + made.length - 3, "04]") == 0);
+    assert(strcmp(toolcell_message("a\0b\xe4", 4), "a\xef\xbf\xbd" "b\xef\xbf\xbd") == 0);
+}
+
 /* Takes time and memory in proportion to the list: with their square, this would not end. */
 static void long_lists(void) {
     enum { COUNT = 200000 };
@@ -143,6 +156,7 @@ int main(void) {
     values();
     text_for_the_host();
     texts_with_zero_bytes();
+    a_text_that_grows();
     long_lists();
     many_members();
     what_the_host_of_tests_gives();

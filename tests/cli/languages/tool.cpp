@@ -1,3 +1,8 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
 #include "toolcell.hpp"
 
 using namespace toolcell;
@@ -9,6 +14,19 @@ static Output all(const Call &call) {
     if (canceled()) return Failure{TOOLCELL_CANCELED, "stopped", "stopped"};
     if (text == "fail") return Failure{TOOLCELL_RATE_LIMITED, "slow", "wait " + std::to_string(call.attempt()), "why", 5};
     if (text == "bytes") return std::string("a\xe4o");
+    if (text == "zero") return Failure{TOOLCELL_RATE_LIMITED, "zero", std::string("a\0b", 3)};
+    if (text == "printed") {
+        std::printf("no end of a line");
+        return "printed";
+    }
+    if (text == "memory") {
+        size_t size = SIZE_MAX - call.attempt() + 1;
+        void *volatile got[] = {std::malloc(size),        std::calloc(1, size),           std::realloc(std::malloc(8), size),
+                                aligned_alloc(64, size), ::operator new(size, std::nothrow), std::malloc(1 << 20)};
+        std::string given;
+        for (void *one : got) given += one ? '1' : '0';
+        return given + (errno == ENOMEM ? " ENOMEM" : "");
+    }
     if (text == "ask") {
         auto found = answer("who", "Who are you?", R"({"type":"object","properties":{"name":{"type":"string"}}})");
         return found ? (*found)["content"]["name"].string() : std::string("asked");

@@ -17,6 +17,14 @@ fn all(call: *toolcell.Call, input: All) !toolcell.Output {
     if (toolcell.canceled() != null) return toolcell.fail(.canceled, "stopped", "stopped", .{});
     if (std.mem.eql(u8, input.text, "fail")) return toolcell.fail(.rate_limited, "slow", "wait {d}", .{call.attempt});
     if (std.mem.eql(u8, input.text, "bytes")) return toolcell.text("{s}", .{"a\xe4o"});
+    if (std.mem.eql(u8, input.text, "zero")) return toolcell.fail(.rate_limited, "zero", "a{c}b", .{0});
+    if (std.mem.eql(u8, input.text, "json")) return toolcell.json(.{ .head = @as([]const u8, "a\xe4o"), .list = [2]?[]const u8{ "\xff", null }, .pair = .{ 1, true } });
+    if (std.mem.eql(u8, input.text, "index")) return toolcell.text("{d}", .{input.text[input.text.len + call.attempt]});
+    if (std.mem.startsWith(u8, input.text, "/")) {
+        const io = std.Io.Threaded.global_single_threaded.io();
+        try toolcell.writeFile(io, input.text, "written");
+        return toolcell.text("wrote", .{});
+    }
     if (std.mem.eql(u8, input.text, "error")) return error.OutOfOrder;
     if (std.mem.eql(u8, input.text, "ask")) {
         const Name = struct { name: []const u8 };

@@ -39,6 +39,7 @@ pub(super) const SDK: &[File] = files![
     "guest-sdk/c/toolcell.h",
     "guest-sdk/c/toolcell_component.c",
     "guest-sdk/c/toolcell_http.c",
+    "guest-sdk/c/toolcell_memory.c",
     "guest-sdk/c/toolcell_testing.c",
     "guest-sdk/c/wit/deps/http/http.wit",
     "guest-sdk/c/wit/deps/io/streams.wit",
@@ -132,7 +133,8 @@ pub(super) fn include(job: &Job, language: &str) -> OsString {
 /// The SDK's files of C that are part of a component.
 pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
     let folder = job.sdk.join("guest-sdk").join("c");
-    ["toolcell.c", "toolcell_component.c", "toolcell_http.c"].iter().map(|name| folder.join(name)).collect()
+    let names = ["toolcell.c", "toolcell_component.c", "toolcell_http.c", "toolcell_memory.c"];
+    names.iter().map(|name| folder.join(name)).collect()
 }
 
 /// The project's files that end with `extension` and are not tests, also those in its folders.
