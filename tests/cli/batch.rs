@@ -344,3 +344,19 @@ fn people_see_which_call_says_what() {
         place(&ran, line);
     }
 }
+
+#[test]
+fn each_call_of_a_batch_says_how_it_is_scheduled_and_under_which_policy() {
+    let calls = [call("a", "probe#hold", json!({ "ms": 1 })), call("b", "probe#hold_unstated", json!({ "ms": 1 }))];
+    let records = printed(&batch(&calls, &["--record", "--max-parallel=3", "--siblings=ignore"]).run().exits(0));
+    let invocation = |at: usize| &records[at]["invocation"];
+    let policy = &invocation(0)["scheduler_policy"];
+    assert_eq!((&policy["max_parallel"], &policy["sibling_failure_policy"]), (&json!(3), &json!("ignore")));
+    for at in [0, 1] {
+        assert_eq!(invocation(at)["scheduler_policy_ref"], policy["scheduler_policy_id"]);
+        assert_eq!(invocation(at)["scheduler_policy"], *policy);
+    }
+    let safe = |at: usize| &invocation(at)["scheduler"]["is_concurrency_safe"];
+    assert_eq!((safe(0), safe(1)), (&json!(true), &json!(false)));
+    assert_eq!(invocation(1)["scheduler"]["requires_exclusive_context"], json!(false));
+}

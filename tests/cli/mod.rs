@@ -21,6 +21,7 @@ mod configuration;
 mod consent;
 mod context_modifiers;
 pub(crate) mod contracts;
+mod demands;
 mod describe;
 mod dialects;
 mod doctor;

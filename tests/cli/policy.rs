@@ -488,3 +488,47 @@ fn a_refusal_names_the_rule_that_closes_the_folder_for_this_tool() {
     let named = decision["rule_refs"][0].as_str().unwrap();
     assert!(named.starts_with("deny path ") && !named.contains("risk"), "{named}");
 }
+
+#[test]
+fn a_denied_name_is_denied_in_every_folder_whatever_file_says_so() {
+    let denial = "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n";
+    let place = Place::new().user(denial);
+    fs::write(place.project.join("src/.env"), "TOKEN=1").unwrap();
+    let denied = |place: &Place, options: &[&str]| {
+        let mut all = vec!["--allow-read=."];
+        all.extend(options);
+        let refused = place.read("src/.env", &all).exits(3);
+        assert_eq!(error_of(&refused).0, "permission_denied/denied_by_rule");
+        place.read("src/a.txt", &all).exits(0);
+    };
+    denied(&place, &[]);
+    // A file elsewhere says the same.
+    let place = place.user("");
+    let elsewhere = place.home.join("more.toml");
+    fs::write(&elsewhere, denial).unwrap();
+    denied(&place, &[&format!("--config={}", elsewhere.display())]);
+    // What an argument does not name is closed too.
+    let place = place.user(denial);
+    let (tool, input) =
+        (format!("{}#search", example("files")), json!({ "pattern": "TOKEN", "path": "src" }).to_string());
+    let found = place.run(&["call", &tool, &input, "--allow-read=.", "--record"]).json();
+    assert!(!found["result"].to_string().contains("TOKEN=1"), "{found:#}");
+}
+
+#[test]
+fn a_path_that_would_close_nothing_is_an_error() {
+    for (text, says) in [
+        ("[[rule]]\nbehavior = \"deny\"\npath = \"src/secret.txt\"\n", "put **/ before it"),
+        ("[[rule]]\nbehavior = \"ask\"\npath = \"*.key\"\n", "put **/ before it"),
+        ("[grants]\ndeny_read = [\"src\"]\n", "write a whole path"),
+        ("[grants]\ndeny_write = [\"/**/.git\"]\n", "is a pattern"),
+    ] {
+        let place = Place::new().user(text);
+        let refused = place.read("src/a.txt", &["--allow-read=."]).exits(3);
+        let shown = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(shown.contains(says), "{text} {shown}");
+    }
+    let pattern = Place::new().read("src/a.txt", &["--allow-read=.", "--deny-read=**/.env"]);
+    assert!(format!("{}{}", pattern.stdout, pattern.stderr).contains("is a pattern"), "{pattern:?}");
+    assert_ne!(pattern.code, Some(0));
+}

@@ -30,7 +30,7 @@ words! {
     "abort_reason" AbortReason: UserInterruption SiblingError Timeout Fallback RuntimeShutdown;
     "access_kind" AccessKind: FileRead FileWrite Network Browser Credential Payment ExternalSend CodeExecution;
     "approval_state" ApprovalState: Pending Approved Rejected Expired Withdrawn Claimed Done;
-    "argument_mode" ArgumentMode: Json;
+    "argument_mode" ArgumentMode: Json Text File Multipart Stream Custom;
     "behavior" Behavior: Allow Ask Deny Passthrough;
     "context_modifier_policy" ContextModifierPolicy: AllowSerialOnly DeferUntilBatchComplete Forbid;
     "error_class" ErrorClass: UnknownTool InvalidArguments SchemaValidationFailed SchemaNotLoaded PermissionDenied
@@ -54,7 +54,7 @@ words! {
     "mutation_source" MutationSource: Hook PermissionPrompt Adapter Migration Runtime;
     "next_action" NextAction: Call Load SearchAgain None;
     "non_interactive" NonInteractive: Deny AllowIfPreapproved;
-    "permission_channel" PermissionChannel: None;
+    "permission_channel" PermissionChannel: None Tty Http McpElicitation;
     "progress_status" ProgressStatus: Queued Started Running WaitingForPermission WaitingForInput Backgrounded
         PartialResult Completed Failed Canceled;
     "query_type" QueryType: Select Keyword;
@@ -71,12 +71,12 @@ words! {
     "risk_level" RiskLevel: Low Medium High Critical;
     "rule_source" RuleSource: UserSettings ProjectSettings LocalSettings FlagSettings PolicySettings CliArg Command
         Session;
-    "schema_visibility" SchemaVisibility: Loaded Deferred;
+    "schema_visibility" SchemaVisibility: Loaded Deferred Internal NativeRef;
     "status" Status: Planned Selected SchemaParseFailed ArgumentsReady ValidationFailed PreHooksRunning
         AwaitingApproval Approved Denied Queued Running NeedsInput PartialResult PostHooksRunning Yielded Succeeded
         Failed Canceled TimedOut Blocked;
     "strategy" Strategy: Inline PreviewAndPersist RefOnly Redact DropWithReason NeverPersist;
-    "subject_kind" SubjectKind: Path Url Resource;
+    "subject_kind" SubjectKind: Path Url Resource Command NativeOperationId;
     "surface_reason" SurfaceReason: PolicyBlocked CredentialMissing SetupRequired ModelUnsupported RecursiveToolForbidden
         RoleNotAllowed FeatureDisabled DeferredUntilDiscovered;
     "surface_scope" SurfaceScope: Turn Task Session Tenant Skill PeerAgent Workspace Role ModelRequest;

@@ -273,6 +273,21 @@ impl RecordingListener {
         assert!(heard.is_ok(), "{tool} had less than {count} {event_type}: {:?}", self.heard());
     }
 
+    /// Waits for an event of `wanted`, or of `other`, whichever comes first. Returns whether it is the former.
+    pub(crate) async fn wait_for_any(&self, wanted: &str, other: &str) -> bool {
+        let heard = async {
+            loop {
+                let news = self.news.notified();
+                let found = self.heard().iter().map(|(_, heard)| *heard).find(|heard| [wanted, other].contains(heard));
+                match found {
+                    Some(found) => return found == wanted,
+                    None => news.await,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap()
+    }
+
     async fn hear(&self, tool: &str, event_type: &str, count: usize) {
         loop {
             let news = self.news.notified();

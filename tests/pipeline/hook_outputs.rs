@@ -184,3 +184,41 @@ async fn changed_fields_are_pointers_that_a_program_can_follow() {
         assert_ne!(input.pointer(pointer), given.pointer(pointer), "{pointer}");
     }
 }
+
+#[tokio::test]
+async fn a_hook_changes_only_what_the_mutation_policy_of_the_tool_lets_it_change() {
+    let with = |policy: Value| {
+        declaring("mutated", move |declaration| {
+            declaration["input_contract"] = json!({
+                "model_input_schema": { "type": "object", "properties": { "a": {}, "b": {}, "zz": {} } },
+                "internal_only_fields": ["zz"], "mutation_policy": policy,
+            });
+        })
+    };
+    let call = async |policy: Value, new: Value| {
+        let host = hooked([&updating("rewriter", new)]);
+        Test::of_bytes(with(policy), None).on(&host).call(json!({"a": 1, "b": 1})).await
+    };
+    let (b, zz) = (json!({"a": 1, "b": 2}), json!({"a": 1, "b": 1, "zz": 1}));
+    for (policy, new) in [
+        (json!({"hooks": "deny"}), &b),
+        (json!("deny"), &zz),
+        (json!({"hooks": "internal_only"}), &b),
+        (json!({"fields": ["/a"]}), &b),
+        (json!({"hooks": "internal_only", "fields": ["/a"]}), &zz),
+    ] {
+        let called = call(policy, new.clone()).await;
+        called.failed("hook_blocked", "mutation_forbidden").ended("denied", "blocked").never_ran();
+        assert!(called.0.result.input_mutations.is_empty());
+    }
+    for (policy, new) in [
+        (json!({"permission_prompt": "deny"}), &b),
+        (json!({"hooks": "internal_only"}), &zz),
+        (json!({"fields": ["/b"]}), &b),
+        (json!({}), &b),
+    ] {
+        assert_eq!(call(policy, new.clone()).await.succeeded(), *new);
+    }
+    let unknown = call(json!({"models": "deny"}), b).await;
+    unknown.failed("capability_gap", "declaration_not_honoured").never_ran();
+}

@@ -426,3 +426,59 @@ async fn subjects_that_lead_to_no_argument_are_refused_at_load() {
         assert_eq!(refusal.code, "description_invalid", "{pointer} {kind}");
     }
 }
+
+/// A tool that takes a command, and has an id in another protocol.
+fn commanding() -> Vec<u8> {
+    echoing("commanding", |toolkit| {
+        let declaration = &mut toolkit["declarations"][0];
+        declaration["input_contract"] = json!({ "model_input_schema": { "type": "object", "properties": {
+            "command": {}, "operation": { "type": "string" },
+        } } });
+        declaration["interface_ref"] = json!("i");
+        declaration["external_mappings"] = json!([{ "source": "openapi", "operation_id": "deleteRepo" }]);
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i", "tool_id": "commanding.echo",
+            "permission_subjects": { "/command": "command", "/operation": "native_operation_id" },
+        }]);
+    })
+}
+
+async fn commanded(input: Value, words: RuleWords<'_>) -> Called {
+    let test = Test::of_bytes(commanding(), None);
+    test.policy(|policy| *policy = Policy::new(Mode::Default, vec![of_user(words)])).call(input).await
+}
+
+#[tokio::test]
+async fn a_command_rule_meets_the_command_however_it_is_written() {
+    let deny = RuleWords { behavior: "deny", command: Some("rm *"), ..Default::default() };
+    for command in [
+        json!("rm -rf x"),
+        json!("  rm   -rf x"),
+        json!("/bin/rm x"),
+        json!(["rm", "-rf", "x"]),
+        json!("ls; rm x"),
+        json!("'r'm x"),
+        json!("A=1 rm x"),
+    ] {
+        denied(&commanded(json!({ "command": command }), deny).await);
+    }
+    commanded(json!({ "command": "rmdir x" }), deny).await.succeeded();
+    commanded(json!({ "command": ["git", "rm", "x"] }), deny).await.succeeded();
+    commanded(json!({}), deny).await.succeeded();
+    let unreadable = commanded(json!({ "command": { "rm": "x" } }), deny).await;
+    unreadable.failed("permission_denied", "subject_unreadable").never_ran();
+    let allow = RuleWords { behavior: "allow", command: Some("git *"), ..Default::default() };
+    let allowed = commanded(json!({ "command": "git  status" }), allow).await;
+    assert_eq!(decision(&allowed)["rule_refs"], json!(["allow command \"git *\""]));
+    let other = commanded(json!({ "command": "git status; rm x" }), allow).await;
+    assert_eq!(decision(&other)["rule_refs"], json!([]));
+}
+
+#[tokio::test]
+async fn an_operation_rule_meets_what_an_argument_names_and_what_the_tool_is_elsewhere() {
+    let deny = |id| RuleWords { behavior: "deny", native_operation_id: Some(id), ..Default::default() };
+    denied(&commanded(json!({}), deny("deleteRepo")).await);
+    denied(&commanded(json!({ "operation": "listRepos" }), deny("delete*")).await);
+    denied(&commanded(json!({ "operation": "dropTable" }), deny("drop*")).await);
+    commanded(json!({ "operation": "listRepos" }), deny("drop*")).await.succeeded();
+}

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use toolcell::Host;
-use toolcell_core::record::AbortReason;
+use toolcell::{Batch, BatchCall, BatchListener, Host, Request};
+use toolcell_core::hook::{Hook, HookCall, HookFuture, Registration};
+use toolcell_core::record::{AbortReason, CallRecord, ContextModifier, HookEvent, ToolEvent};
 
 use crate::support::{Test, scratch};
 
-use super::doubles::{RecordingListener, own_host};
+use super::doubles::{RecordingListener, echoing, own_host};
 
 /// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -159,4 +160,123 @@ async fn a_call_that_has_no_place_keeps_no_call_of_another_caller_waiting() {
         sleeper.await.unwrap().ended("canceled", "canceled");
     }
     placeless.await.unwrap().succeeded();
+}
+
+/// Keeps the first call from ending, so that it holds what it claimed.
+struct Brake {
+    held: tokio::sync::Mutex<bool>,
+    release: tokio::sync::Notify,
+}
+
+impl Hook for Brake {
+    fn id(&self) -> &str {
+        "brake"
+    }
+
+    fn events(&self) -> &[HookEvent] {
+        &[HookEvent::PostToolUse]
+    }
+
+    fn handle<'a>(&'a self, _: &'a HookCall) -> HookFuture<'a> {
+        Box::pin(async move {
+            let mut held = self.held.lock().await;
+            if !std::mem::replace(&mut *held, true) {
+                drop(held);
+                self.release.notified().await;
+            }
+            Ok(Vec::new()).into()
+        })
+    }
+}
+
+/// A component with one tool, `<namespace>.echo`, that has this interface.
+fn component(namespace: &str, interface: &Value) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        let mut record =
+            json!({ "schema_version": "0.2.0", "interface_id": "i", "tool_id": format!("{namespace}.echo") });
+        record.as_object_mut().unwrap().extend(interface.as_object().unwrap().clone());
+        toolkit["declarations"][0]["interface_ref"] = json!("i");
+        toolkit["interfaces"] = json!([record]);
+    })
+}
+
+/// A host whose first call does not end before the brake is released.
+fn braked() -> (Arc<Host>, Arc<RecordingListener>, Arc<Brake>) {
+    let listener = Arc::new(RecordingListener::default());
+    let heard = Arc::clone(&listener);
+    let brake = Arc::new(Brake { held: false.into(), release: tokio::sync::Notify::new() });
+    let hook = Arc::clone(&brake);
+    let host = own_host(|settings| {
+        settings.listeners = vec![heard];
+        settings.hooks = vec![Registration::new(hook)];
+    });
+    (host, listener, brake)
+}
+
+/// Whether a call of `second` waits while one of `first` runs; each is an interface of a tool, and of the same component if
+/// they are the same.
+async fn waits(first: Value, second: Value) -> bool {
+    let other = if first == second { "first" } else { "second" };
+    let (one, two) = (component("first", &first), component(other, &second));
+    let (host, listener, brake) = braked();
+    let begun = async {
+        listener.wait_for("first.echo", "tool.hook.post.started").await;
+        let second = Test::of_bytes(two, None).on(&host).call(json!({}));
+        let look = async {
+            let queued = listener.wait_for_any("tool.invocation.queued", "tool.invocation.succeeded").await;
+            brake.release.notify_one();
+            queued
+        };
+        tokio::join!(second, look)
+    };
+    let (first, (second, waited)) = tokio::join!(Test::of_bytes(one, None).on(&host).call(json!({})), begun);
+    first.succeeded();
+    second.succeeded();
+    waited
+}
+
+#[tokio::test]
+async fn calls_that_lock_one_resource_take_turns_and_others_do_not() {
+    let lock = |resource, mode| json!({ "resource_locks": [{ "resource": resource, "mode": mode }] });
+    assert!(waits(lock("printer", "exclusive"), lock("printer", "exclusive")).await);
+    assert!(waits(lock("printer", "shared"), lock("printer", "exclusive")).await);
+    assert!(!waits(lock("printer", "shared"), lock("printer", "shared")).await);
+    assert!(!waits(lock("printer", "exclusive"), lock("plotter", "exclusive")).await);
+    let context = json!({ "requires_exclusive_context": true });
+    assert!(waits(context.clone(), context.clone()).await);
+    assert!(!waits(context, json!({})).await, "another component");
+}
+
+/// Takes what a batch hands out.
+struct Taker;
+
+impl BatchListener for Taker {
+    fn event(&self, _: usize, _: &ToolEvent) {}
+
+    fn ended(&self, _: usize, record: CallRecord) {
+        assert!(!record.result.is_error, "{record:?}");
+    }
+
+    fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
+}
+
+#[tokio::test]
+async fn a_tool_that_wants_a_context_for_itself_runs_beside_no_other_call_of_its_batch() {
+    for wants in [true, false] {
+        let (host, listener, brake) = braked();
+        let safe = json!({ "is_concurrency_safe": true });
+        host.load(&component("first", &json!({ "is_concurrency_safe": true, "requires_exclusive_context": wants })))
+            .await
+            .unwrap();
+        host.load(&component("second", &safe)).await.unwrap();
+        let calls = ["first.echo", "second.echo"].map(|tool| BatchCall::new(tool, Request::new(tool, "{}")));
+        let look = async {
+            let queued = listener.wait_for_any("tool.invocation.queued", "tool.invocation.succeeded").await;
+            brake.release.notify_one();
+            queued
+        };
+        let (ended, waited) = tokio::join!(host.batch(Batch::new(calls.into(), Arc::new(Taker))), look);
+        ended.unwrap();
+        assert_eq!(waited, wants);
+    }
 }

@@ -81,7 +81,8 @@ fn tools_are_listed_with_what_a_model_may_see() {
     let echo = tool("echo").unwrap();
     assert_eq!(echo["inputSchema"]["type"], "object");
     assert!(echo["description"].as_str().unwrap().contains("verbatim"));
-    assert_eq!(echo["annotations"]["readOnlyHint"], json!(true));
+    let hints = &echo["annotations"];
+    assert_eq!((&hints["readOnlyHint"], &hints["openWorldHint"]), (&json!(true), &json!(false)));
     assert_eq!(tool("write").unwrap()["annotations"]["destructiveHint"], json!(true));
     assert_eq!(tool("net").unwrap()["annotations"]["openWorldHint"], json!(true));
     assert_eq!(tool("good_structured").unwrap()["outputSchema"]["type"], "object");

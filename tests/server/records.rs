@@ -50,6 +50,26 @@ fn no_word_of_a_listed_tool_names_an_internal_field() {
     assert_eq!(listed[0]["inputSchema"]["properties"]["a"]["description"], "beside `[internal]`");
     let described = Toolcell::new(["describe".as_ref(), folder.join("internal.wasm").as_os_str()]).run().exits(0);
     assert!(!described.stdout.contains("zz_tenant"), "{}", described.stdout);
+    // Programs get the records: the schema of what runs has the field, marked, and nothing for a model has it.
+    let file = folder.join("internal.wasm");
+    let described = Toolcell::new(["describe".as_ref(), file.as_os_str(), "--json".as_ref()]).run().exits(0).json();
+    let call = ["call".as_ref(), file.as_os_str(), "{\"a\": \"x\"}".as_ref(), "--record".as_ref()];
+    // What it answers breaks its own schema of the output; the record is whole all the same.
+    let record = Toolcell::new(call).run().json();
+    for declaration in [&described["declarations"][0], &record["declaration"]] {
+        let mut shown = declaration.clone();
+        let input = &mut shown["input_contract"];
+        let runtime = input.as_object_mut().unwrap().remove("runtime_input_schema").unwrap();
+        assert_eq!(input.as_object_mut().unwrap().remove("internal_only_fields"), Some(json!(["zz_tenant"])));
+        let text = shown.to_string();
+        assert!(!text.contains("zz_tenant") && !text.contains("zz_inner"), "{shown:#}");
+        let field = &runtime["properties"]["zz_tenant"];
+        assert_eq!(field["visibility"], "internal", "{runtime:#}");
+        assert_eq!(field["mutation_source"], json!(["hook", "permission_prompt"]), "{runtime:#}");
+    }
+    let interface = &described["interfaces"][0];
+    assert!(!interface["model_input_schema"].to_string().contains("zz_tenant"), "{interface:#}");
+    assert_eq!(interface["runtime_input_schema"]["properties"]["zz_tenant"]["visibility"], "internal");
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub(crate) fn check_record(record: &Value) {
         check_specified("tool-declaration", &record["declaration"]);
     }
     check_specified("invocation", &record["invocation"]);
+    if let Some(policy) = record["invocation"].get("scheduler_policy") {
+        check_specified("scheduler-policy", policy);
+    }
     check_specified("result", &record["result"]);
     for (list, name) in [
         ("decisions", "permission-decision"),

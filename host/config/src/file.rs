@@ -217,12 +217,17 @@ pub struct RuleEntry {
     pub namespace: Option<Word>,
     /// `sha256:<hex>` of a component. A tool chooses its own name, but not this.
     pub component: Option<Word>,
-    /// Path that an argument names, or that a tool would open.
+    /// Path that an argument names, or that a tool would open. In `deny` and `ask`, `**/NAME` is one in every folder;
+    /// another relative path starts at this file, and is an error in your own.
     pub path: Option<Word>,
     /// URL that an argument names, or that a tool requests.
     pub url: Option<Word>,
     /// Resource that an argument names.
     pub resource: Option<Word>,
+    /// Command that an argument names, such as `git push*`.
+    pub command: Option<Word>,
+    /// Id of an operation of another protocol, which an argument names or the tool declares.
+    pub native_operation_id: Option<Word>,
     /// Matches tools of at least this risk.
     pub risk: Option<Word>,
     /// Shown to the approver, or to the caller that is refused.

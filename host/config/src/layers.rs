@@ -180,10 +180,12 @@ impl Layers {
                 path: entry.path.as_deref(),
                 url: entry.url.as_deref(),
                 resource: entry.resource.as_deref(),
+                command: entry.command.as_deref(),
+                native_operation_id: entry.native_operation_id.as_deref(),
                 risk: entry.risk.as_deref(),
                 reason: entry.reason.as_deref(),
             };
-            let telling = [&entry.path, &entry.url, &entry.risk, &entry.tool, &entry.resource];
+            let telling = [&entry.path, &entry.url, &entry.risk, &entry.tool, &entry.resource, &entry.command];
             let place = || file.place_of(telling.into_iter().flatten().next().unwrap_or(&entry.behavior));
             self.rules.push(Rule::compile(&words, &said).with_context(place)?);
         }

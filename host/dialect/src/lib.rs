@@ -27,7 +27,7 @@ mod whole;
 pub use hint::hint;
 pub(crate) use hint::{class_name, hint_without_loading};
 pub use kind::{Dialect, Exchange};
-pub use listed::{Effects, Listed};
+pub use listed::Listed;
 pub use model_call::{ModelCall, Unreadable};
 pub use name::exported;
 pub use names::{NameRule, Names};

@@ -1,5 +1,5 @@
 use serde_json::{Map, Value};
-use toolcell_core::record::{AccessKind, PermissionProfile, ToolDeclaration, ToolInterface, WriteEffect};
+use toolcell_core::record::{Effects, PermissionProfile, ToolDeclaration, ToolInterface};
 
 use crate::visible;
 
@@ -24,15 +24,6 @@ pub struct Listed<'a> {
     pub output_schema: Option<&'a Value>,
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
-}
-
-/// What a tool can do, as far as the host knows: what the sandbox prevents is certain, and the claims of a tool can
-/// only make it look more dangerous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effects {
-    pub is_read_only: bool,
-    pub is_destructive: bool,
-    pub is_open_world: bool,
 }
 
 impl Listed<'_> {
@@ -64,15 +55,10 @@ impl Listed<'_> {
         cut(format!("{description}\n\n{note}").trim_start().to_owned(), chars_max)
     }
 
-    /// What the tool can do, as far as the host knows.
+    /// What the tool has to be taken for: what the sandbox prevents is certain, and what the tool does not state
+    /// counts against it.
     pub fn effects(&self) -> Effects {
-        let claim = |fact: fn(&ToolInterface) -> Option<&Value>| self.interface.and_then(fact).and_then(Value::as_bool);
-        let is_destructive = changes(self.permission) || claim(|i| i.is_destructive.as_ref()) == Some(true);
-        Effects {
-            is_read_only: !is_destructive && claim(|i| i.is_read_only.as_ref()) != Some(false),
-            is_destructive,
-            is_open_world: self.permission.reaches_out() || claim(|i| i.is_open_world.as_ref()) == Some(true),
-        }
+        Effects::of(&self.declaration.tool_kind, self.interface, self.permission)
     }
 }
 
@@ -81,15 +67,4 @@ fn cut(text: String, chars_max: usize) -> String {
         None => text,
         Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
-}
-
-/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
-/// remote mutation.
-fn changes(profile: &PermissionProfile) -> bool {
-    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
-    let only_reads_out = harmless && !profile.write_effects.is_empty();
-    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
-    profile.wants_file_write()
-        || acts.iter().any(|kind| profile.wants(kind))
-        || (profile.reaches_out() && !only_reads_out)
 }

@@ -76,14 +76,15 @@ pub use toolcell_sandbox::{cached_bytes, component_of_library};
 pub mod record {
     pub use toolcell_core::record::{
         AccessKind, Answer, ApprovalState, ArgumentMode, ArtifactUsage, Behavior, Binding, Content, ContextModifier,
-        ContextModifierPolicy, CredentialUse, DecisionId, Enabled, EventId, EventType, ExecutionProfile,
-        ExternalMapping, Extra, FileUsage, HookOutcome, IllegalTransition, InputContract, InputMutation, InvocationId,
-        Lifecycle, Metered, Mode, MutationId, MutationSource, NetworkUsage, NonInteractive, OutputContract,
-        PermissionChannel, PermissionDecision, PermissionProfile, PermissionResult, PersistedRef, PersistenceId, Plan,
-        ProgressId, ProgressStatus, Reason, ReasonType, Recoverability, RedactionRule, ResultId, ResultMappings,
-        ResultPersistence, ResultProvenance, ResultStatus, Retry, RiskLevel, RuleSource, SafetyFacts, SchemaVersion,
-        SchemaVisibility, Status, Strategy, SubjectField, SubjectKind, Timestamp, ToolDeclaration, ToolHook,
-        ToolInterface, ToolInvocation, ToolKind, ToolProgress, Transition, Trust, Usage, WriteEffect, Writer,
+        ContextModifierPolicy, CredentialUse, DecisionId, Effects, Enabled, EventId, EventType, ExecutionProfile,
+        ExternalMapping, Extra, FileUsage, HookOutcome, IllegalTransition, InputContract, InputMutation,
+        InterruptBehavior, InvocationId, Lifecycle, LockMode, Metered, Mode, MutationId, MutationPolicy, MutationRight,
+        MutationSource, NetworkUsage, NonInteractive, OutputContract, PermissionChannel, PermissionDecision,
+        PermissionProfile, PermissionResult, PersistedRef, PersistenceId, Plan, ProgressId, ProgressStatus, Reason,
+        ReasonType, Recoverability, RedactionRule, ResourceLock, ResultId, ResultMappings, ResultPersistence,
+        ResultProvenance, ResultStatus, Retry, RiskLevel, RuleSource, SafetyFacts, SchemaVersion, SchemaVisibility,
+        Status, Strategy, SubjectField, SubjectKind, Timestamp, ToolDeclaration, ToolHook, ToolInterface,
+        ToolInvocation, ToolKind, ToolProgress, Transition, Trust, Usage, WriteEffect, Writer,
     };
     pub use toolcell_core::record::{ArtifactExpectation, Keeping, NativeOutput, NeedsAuthorization, Representations};
     pub use toolcell_core::record::{ClockReadings, RandomSeed, Replay, ReplayBlocker, ReplayData};

@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::{Place, ended, error, kill, passed};
 use crate::cli::interrupts::wait_until;
-use crate::support::check_record;
+use crate::pipeline::doubles::echoing;
+use crate::support::{check_record, scratch};
 
 #[test]
 fn a_call_that_is_approved_from_another_process_runs_in_its_own() {
@@ -319,4 +320,26 @@ fn the_journal_is_found_through_a_link() {
     place.home = link;
     place.run(&["approvals", "approve", &id]).exits(0);
     assert_eq!(place.lines(), ["one"]);
+}
+
+#[test]
+fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
+    for (channel, counts) in [("mcp_elicitation", false), ("tty", true)] {
+        let (_guard, folder) = scratch();
+        let component = echoing("channelled", |toolkit| {
+            toolkit["declarations"][0]["permission_profile"] = json!({
+                "risk_level": "low", "approval_required": true, "permission_channel": channel,
+            });
+        });
+        let file = folder.join("tool.wasm");
+        std::fs::write(&file, component).unwrap();
+        let place = Place::of(&file.display().to_string());
+        let (child, id) = place.waiting("one", &["--record"]);
+        place.run(&["approvals", "approve", &id]).exits(0);
+        let record = ended(child).json();
+        match counts {
+            true => assert_eq!(record["result"]["status"], "succeeded", "{record:#}"),
+            false => assert_eq!(error(&record), ("approval_rejected", "approval_channel")),
+        }
+    }
 }

@@ -3,11 +3,14 @@ use std::borrow::Cow;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
-use crate::record::{RedactionRule, ToolDeclaration, ToolInterface};
+use crate::record::{
+    InputContract, MutationPolicy, MutationRight, MutationSource, RedactionRule, ToolDeclaration, ToolInterface,
+};
 
 use super::listed::ListedSchema;
 use super::listing::{self, Names};
 use super::load::LoadBudget;
+use super::marking;
 use super::schema::{LazySchema, Unsatisfied, json_text};
 use super::{fields, nulls, references};
 use crate::search::{Pattern, states};
@@ -33,6 +36,8 @@ pub struct Contract {
     listed: ListedSchema,
     model: LazySchema,
     runtime: Option<LazySchema>,
+    /// The schema of what runs, with its internal-only fields marked, for records; `None` if it is that of the model.
+    runtime_schema: Option<Value>,
     output: Option<LazySchema>,
     /// The output schema that the model sees, without internal-only fields.
     output_schema: Option<Value>,
@@ -45,6 +50,8 @@ pub struct Contract {
     /// Patterns whose matches in any text are redacted.
     redacted_patterns: Vec<Pattern>,
     defaults: Map<String, Value>,
+    /// Who may change the arguments on their way.
+    mutation_policy: Option<MutationPolicy>,
 }
 
 impl Contract {
@@ -61,15 +68,19 @@ impl Contract {
         {
             ensure!(fields.len() <= FIELDS_MAX, "{what} names {} fields, more than {FIELDS_MAX}", fields.len());
         }
-        let given = input.model_input_schema.or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
+        let given = input.model_input_schema.clone().or_else(|| interface.and_then(|i| i.model_input_schema.clone()));
         // A tool without an input contract takes no arguments.
         let mut model_schema = given.unwrap_or_else(|| json!({"type": "object", "maxProperties": 0}));
         references::anchor(&mut model_schema);
+        let described = (!input.internal_only_fields.is_empty()).then(|| model_schema.clone());
+        let policy = input.mutation_policy.as_ref().and_then(MutationPolicy::read);
         let mut internal_names =
             listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
         let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
         let model = LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
-        let runtime = input.runtime_input_schema.or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
+        let runtime =
+            input.runtime_input_schema.clone().or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
+        let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
         let mut compile = |mut schema: Value| {
             references::anchor(&mut schema);
             LazySchema::new(schema, budget)
@@ -91,6 +102,7 @@ impl Contract {
             listed,
             model,
             runtime,
+            runtime_schema,
             output,
             output_schema,
             internal_only_fields: input.internal_only_fields,
@@ -99,6 +111,7 @@ impl Contract {
             redacted_fields,
             redacted_patterns,
             defaults: input.defaults,
+            mutation_policy: policy,
         };
         if !budget.is_accepted() {
             contract.check_examples(&input.examples, budget)?;
@@ -146,6 +159,40 @@ impl Contract {
     /// send null for an argument that they leave out.
     pub fn without_nulls(&self, input: &Value) -> Option<Value> {
         nulls::left_out(self.listed_schema(), input)
+    }
+
+    /// The schema of what runs, for records, with its internal-only fields marked (AT-IN-11); `None` if the model's schema
+    /// describes it. Only one that the tool declared is checked against.
+    pub(super) fn runtime_schema(&self) -> Option<&Value> {
+        self.runtime_schema.as_ref()
+    }
+
+    /// The names in `shown`, a JSON object by the names of arguments, that a model may see.
+    pub(super) fn without_internal(&self, shown: &mut Value) {
+        self.internal_only_fields.iter().for_each(|field| fields::remove(shown, field));
+    }
+
+    /// Why `source` may not make `to` of `from`; `None` if the tool's `mutation_policy` allows it (AT-IN-09).
+    pub(crate) fn forbids(&self, source: MutationSource, from: &Value, to: &Value) -> Option<&'static str> {
+        let policy = self.mutation_policy.as_ref().filter(|_| guard!("mutation_policy"))?;
+        // What is left of both has to be the same.
+        let differs = |allowed: &[String]| {
+            let (mut from, mut to) = (from.clone(), to.clone());
+            allowed
+                .iter()
+                .for_each(|field| [&mut from, &mut to].into_iter().for_each(|value| fields::remove(value, field)));
+            from != to
+        };
+        match policy.right(source) {
+            MutationRight::Deny if from != to => Some("mutation_policy of the tool forbids it"),
+            MutationRight::InternalOnly if differs(&self.internal_only_fields) => {
+                Some("mutation_policy of the tool allows changes of internal-only fields alone")
+            }
+            _ if !policy.fields().is_empty() && differs(policy.fields()) => {
+                Some("mutation_policy of the tool allows changes of the fields that it names alone")
+            }
+            _ => None,
+        }
     }
 
     /// The schema of structured output that a model may see, if the tool promises any.
@@ -275,6 +322,24 @@ impl Contract {
         filled.extend(missing.into_iter().map(|(name, value)| (name.clone(), value.clone())));
         Some(Value::Object(filled))
     }
+}
+
+/// The schema of what runs, as records have it: the declared one, or else that of the model's as it was `described` with its
+/// internal-only fields, in which no such field is demanded. They are marked, with those who may fill them.
+fn for_records(
+    declared: Option<Value>,
+    described: Option<Value>,
+    input: &InputContract,
+    policy: Option<&MutationPolicy>,
+) -> Option<Value> {
+    let is_declared = declared.is_some();
+    let mut schema = declared.or(described)?;
+    let may =
+        |(source, _): &(MutationSource, &str)| policy.is_none_or(|policy| policy.right(*source) != MutationRight::Deny);
+    let sources = [(MutationSource::Hook, "hook"), (MutationSource::PermissionPrompt, "permission_prompt")];
+    let sources: Vec<&str> = sources.into_iter().filter(may).map(|(_, word)| word).collect();
+    marking::mark(&mut schema, &input.internal_only_fields, &sources, !is_declared);
+    Some(schema)
 }
 
 /// Reads the rules of the output contract: fields, and patterns that take linear time and bounded memory.

@@ -83,7 +83,7 @@ pub(super) fn list(schema: &mut Value, internal: &[String]) -> anyhow::Result<Na
 
 /// A field, as seen from one place of a schema.
 #[derive(Clone, Copy)]
-enum Field<'a> {
+pub(super) enum Field<'a> {
     /// By its name, at any depth.
     Anywhere(&'a str),
     /// By the remaining steps of a pointer, at least one.
@@ -92,7 +92,7 @@ enum Field<'a> {
 
 impl<'a> Field<'a> {
     /// The name, if the field is a property of this schema itself.
-    fn here(self) -> Option<&'a str> {
+    pub(super) fn here(self) -> Option<&'a str> {
         match self {
             Self::Anywhere(name) => Some(name),
             Self::At([step]) => Some(step),
@@ -101,7 +101,7 @@ impl<'a> Field<'a> {
     }
 
     /// The field as seen from a value one step below, if `leads` accepts that step.
-    fn below(self, leads: impl Fn(&str) -> bool) -> Option<Self> {
+    pub(super) fn below(self, leads: impl Fn(&str) -> bool) -> Option<Self> {
         match self {
             Self::Anywhere(_) => Some(self),
             Self::At([step, rest @ ..]) if !rest.is_empty() && leads(step) => Some(Self::At(rest)),
@@ -118,7 +118,7 @@ impl<'a> Field<'a> {
 }
 
 /// Whether a step of a pointer means an item of an array.
-fn is_item(step: &str) -> bool {
+pub(super) fn is_item(step: &str) -> bool {
     step == "*" || step.parse::<usize>().is_ok()
 }
 

@@ -2,11 +2,14 @@
 
 mod configuration;
 mod contract;
+mod export;
 mod fields;
 mod form;
 mod listed;
 mod listing;
 mod load;
+mod locks;
+mod marking;
 mod nulls;
 mod records;
 mod references;

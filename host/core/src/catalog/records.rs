@@ -5,6 +5,10 @@ pub(super) struct Records<'a> {
     pub(super) interface: Option<&'a ToolInterface>,
     pub(super) execution_profile: Option<&'a ExecutionProfile>,
     pub(super) permission_profile: Option<&'a PermissionProfile>,
+    /// What they demand and this host cannot do.
+    pub(super) gaps: Vec<Finding>,
+    /// Whether some tool of the toolkit wants a context for itself.
+    pub(super) has_context: bool,
     /// JSON Pointers of all records.
     places: Vec<String>,
     /// JSON Pointer of the execution profile; empty if the tool has none.
@@ -24,13 +28,18 @@ impl<'a> Records<'a> {
         places.extend(interface.map(|(at, _)| place("interfaces", at)));
         places.extend(execution.map(|(at, _)| place("execution_profiles", at)));
         places.extend(permission.map(|(at, _)| place("permission_profiles", at)));
-        Self {
+        let has_context = |interface: &ToolInterface| interface.requires_exclusive_context == Some(true);
+        let mut records = Self {
+            gaps: Vec::new(),
+            has_context: toolkit.interfaces.iter().any(has_context),
             interface: interface.map(|(_, record)| record),
             execution_profile: execution.map(|(_, record)| record),
             permission_profile: permission.map(|(_, record)| record),
             places,
             execution_place: execution.map(|(at, _)| place("execution_profiles", at)).unwrap_or_default(),
-        }
+        };
+        records.gaps = toolkit.gaps.iter().filter(|gap| records.hold(gap)).cloned().collect();
+        records
     }
 
     /// Whether `note` is about one of these records, or about the toolkit as a whole.

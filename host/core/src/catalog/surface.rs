@@ -52,6 +52,8 @@ impl Standing {
             Lifecycle::Draft | Lifecycle::Retired => unavailable(None),
             Lifecycle::Disabled => unavailable(Some(SurfaceReason::FeatureDisabled)),
             _ if !tool.is_enabled() && tool.feature().is_none() => unavailable(Some(SurfaceReason::FeatureDisabled)),
+            _ if tool.gap().is_some() => unavailable(Some(SurfaceReason::FeatureDisabled)),
+            _ if tool.is_internal() => unavailable(Some(SurfaceReason::RoleNotAllowed)),
             Lifecycle::RequiresSetup => unavailable(Some(SurfaceReason::SetupRequired)),
             Lifecycle::Deprecated => Some(Self { state: LoadingState::Discoverable, reason: None }),
             Lifecycle::Deferred => Some(Self::DEFERRED),

@@ -4,14 +4,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArtifactExpectation, ContextModifierPolicy, ErrorClass, ExecutionProfile, Finding, Keeping,
-    PermissionProfile, Refusal, SafetyFacts, Strategy, SubjectField, SubjectKind, ToolDeclaration, ToolInterface,
-    Toolkit, WriteEffect,
+    AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile, Finding, Keeping,
+    PermissionProfile, Refusal, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind, ToolDeclaration,
+    ToolInterface, Toolkit, WriteEffect, native_ids,
 };
 
 use super::Contract;
 use super::configuration::Configuration;
+use super::export;
 use super::load::LoadBudget;
+use super::locks::DeclaredLocks;
 use super::records::Records;
 
 /// Maximum number of tools with an invalid contract that are reported.
@@ -20,7 +22,7 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "4";
+pub const CHECKS_VERSION: &str = "5";
 
 /// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
 /// and of IronClaw's tools.
@@ -71,6 +73,11 @@ pub struct Tool {
     runtime_refs: Vec<String>,
     /// The arguments that hold a call's permission subjects.
     subjects: Vec<SubjectField>,
+    /// The ids that the tool has in other protocols.
+    native_ids: Vec<String>,
+    locks: DeclaredLocks,
+    /// What its records demand and this host cannot do.
+    gaps: Vec<Finding>,
     validates: bool,
     classifies: bool,
     configuration: Configuration,
@@ -116,7 +123,7 @@ impl Tool {
                 break;
             }
             match Self::new(declaration, &Records::of(at, declaration, &toolkit), notes, facts, &mut budget) {
-                Ok(tool) => tools.push(Arc::new(tool)),
+                Ok(tool) => tools.push(tool),
                 Err(_) if errors.len() == ERRORS_MAX => {}
                 Err(error) => {
                     let message = format!("the tool {}: {error:#}", declaration.qualified_name());
@@ -124,7 +131,11 @@ impl Tool {
                 }
             }
         }
-        if errors.is_empty() { Ok(tools) } else { Err(errors) }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        profiles_apart(&mut tools);
+        Ok(tools.into_iter().map(Arc::new).collect())
     }
 
     fn new(
@@ -135,24 +146,34 @@ impl Tool {
         budget: &mut LoadBudget,
     ) -> anyhow::Result<Self> {
         budget.in_time()?;
-        let interface = records.interface.cloned();
+        let declared = records.interface;
         let permission_profile =
             records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
         let asked = records.execution_profile.cloned().unwrap_or_else(|| ExecutionProfile {
             execution_profile_id: format!("{}.execution", declaration.tool_id),
             ..ExecutionProfile::default()
         });
-        let contract = Contract::compile(declaration, interface.as_ref(), budget)?;
+        let contract = Contract::compile(declaration, declared, budget)?;
+        let interface = declared.map(|interface| export::interface(interface, &contract));
         let mut notes: Vec<Finding> = notes.iter().filter(|note| records.hold(note)).cloned().collect();
         let execution_profile = seen(asked.clone(), interface.as_ref(), &permission_profile, facts);
         notes.extend(records.overruled(&asked, &execution_profile));
         Ok(Self {
             subjects: subjects(interface.as_ref(), contract.model_schema())?,
+            native_ids: native_ids(
+                declaration
+                    .external_mappings
+                    .iter()
+                    .chain(declared.iter().flat_map(|declared| &declared.external_mappings)),
+            ),
+            locks: DeclaredLocks::of(declared, &facts.component, records.has_context),
+            gaps: records.gaps.clone(),
             validates: facts.validates,
             classifies: facts.classifies,
             configuration: Configuration::new(facts.configures),
             calls_tools: facts.import(&CALLING),
             keeping: keeping(declaration, interface.as_ref(), &permission_profile),
+            declaration: Arc::new(export::declaration(declaration, &contract)),
             contract: Arc::new(contract),
             execution_profile,
             interface,
@@ -160,12 +181,11 @@ impl Tool {
             component: Arc::clone(&facts.component),
             name: declaration.name.as_str().into(),
             runtime_refs: vec![format!("component:{}", facts.component)],
-            declaration: Arc::new(declaration.clone()),
             notes,
         })
     }
 
-    /// The tool's declaration (AT-DECL-01..18).
+    /// The tool's declaration (AT-DECL-01..18), without internal-only fields in what a model may see.
     pub fn declaration(&self) -> &Arc<ToolDeclaration> {
         &self.declaration
     }
@@ -210,6 +230,44 @@ impl Tool {
         &self.subjects
     }
 
+    /// The ids that the tool has in other protocols, by its own word (AT-IF-01).
+    pub(crate) fn native_ids(&self) -> &[String] {
+        &self.native_ids
+    }
+
+    /// What its calls use that the host does not know.
+    pub(crate) fn locks(&self) -> &DeclaredLocks {
+        &self.locks
+    }
+
+    /// Why no call of the tool can run: its records demand what this host cannot do. `None` if there is no such demand.
+    pub(crate) fn gap(&self) -> Option<Refusal> {
+        let gap = self.gaps.first().filter(|_| guard!("declared_gaps"))?;
+        let id = &self.declaration.tool_id;
+        let message = format!("{id} cannot be called here: {} of its records: {}", gap.path, gap.message);
+        Some(Refusal::new(ErrorClass::CapabilityGap, "declaration_not_honoured", message))
+    }
+
+    /// Whether only other tools can call the tool (AT-IF-02).
+    pub(crate) fn is_internal(&self) -> bool {
+        let visibility = self.interface.as_ref().and_then(|interface| interface.schema_visibility);
+        visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
+    }
+
+    /// Whether a user takes part in each call.
+    pub(crate) fn needs_user(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| interface.requires_user_interaction == Some(true))
+    }
+
+    /// Why rules and policies that the tool names may not be heard, so that a call needs an approval.
+    pub(crate) fn unheard(&self) -> Option<&'static str> {
+        if !self.permission_profile.policy_refs.is_empty() {
+            return Some("its profile names policies that are not known here");
+        }
+        let is_matched = self.interface.as_ref().is_none_or(ToolInterface::is_matched);
+        (!is_matched).then_some("its permission_matcher is not known here")
+    }
+
     /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the
     /// host writes.
     pub fn notes(&self) -> &[Finding] {
@@ -218,7 +276,7 @@ impl Tool {
 
     /// Whether listings show the tool. Any other tool runs only for callers that know its name, or not at all.
     pub fn is_offered(&self) -> bool {
-        self.declaration.lifecycle.is_offered() && self.is_enabled()
+        self.declaration.lifecycle.is_offered() && self.is_enabled() && self.gaps.is_empty() && !self.is_internal()
     }
 
     /// Whether the tool can be selected everywhere, as far as its interface says so (AT-IF-04).
@@ -285,6 +343,11 @@ impl Tool {
         self.interface.as_ref().map(ToolInterface::facts).unwrap_or_default()
     }
 
+    /// What the tool has to be taken for (AT-N-03).
+    pub(crate) fn effects(&self) -> Effects {
+        Effects::of(&self.declaration.tool_kind, self.interface.as_ref(), &self.permission_profile)
+    }
+
     /// The shortest timeout that the tool itself asks for, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
         let interface = self.interface.as_ref().and_then(|interface| interface.timeout_ms);
@@ -306,6 +369,12 @@ impl Tool {
     /// What the tool itself allows to become of its output (AT-OUT-06). If its data is `secret`, no result has it.
     pub fn keeping(&self) -> Keeping {
         self.keeping
+    }
+
+    /// The strategy that the tool names for its output, if it does (AT-IF-10).
+    pub(super) fn persistence_policy(&self) -> Option<Strategy> {
+        let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
+        contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref)
     }
 
     /// The artifacts without which an output is only partial (AT-OUT-04).
@@ -334,8 +403,31 @@ fn keeping(declaration: &ToolDeclaration, interface: Option<&ToolInterface>, pro
     let contract = declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
     let interface = interface.and_then(|interface| interface.persistence_policy_ref);
     let secret = profile.is_secret() && guard!("secret_results");
-    let chosen = [contract, interface, secret.then_some(Strategy::RefOnly)].into_iter().flatten();
+    let transient = profile.is_transient() && guard!("transient_results");
+    let hinted = transient.then_some(Strategy::NeverPersist);
+    let chosen = [contract, interface, secret.then_some(Strategy::RefOnly), hinted].into_iter().flatten();
     chosen.fold(Keeping::default(), |keeping, strategy| keeping.and(Keeping::by(strategy)))
+}
+
+/// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
+/// (AT-DECL-15, AT-EXEC-02).
+fn profiles_apart(tools: &mut [Tool]) {
+    let differs = |tool: &Tool, other: &Tool| {
+        let (one, other) = (&tool.execution_profile, &other.execution_profile);
+        one.execution_profile_id == other.execution_profile_id && one != other
+    };
+    let apart: Vec<bool> = tools.iter().map(|tool| tools.iter().any(|other| differs(tool, other))).collect();
+    for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
+        let id = format!("{}.{}", tool.execution_profile.execution_profile_id, tool.name);
+        let declaration = Arc::make_mut(&mut tool.declaration);
+        if declaration.execution_profile_ref.is_some() {
+            declaration.execution_profile_ref = Some(id.clone());
+        }
+        if let Some(interface) = tool.interface.as_mut().filter(|interface| interface.execution_profile_ref.is_some()) {
+            interface.execution_profile_ref = Some(id.clone());
+        }
+        tool.execution_profile.execution_profile_id = id;
+    }
 }
 
 /// The subjects that `interface` names. A pointer that leads to no argument is an error: it would narrow nothing.
@@ -381,6 +473,8 @@ fn seen(
         supports_artifacts: Some(imports("toolcell:tool/artifacts") || facts.leaves_files),
         supports_context_modifiers: Some(modifies),
         sandboxed: Some(true),
+        // What a call gets is what was declared and granted; a name narrows that further.
+        sandbox_profile: Some(permission.sandbox_profile.clone().unwrap_or_else(|| "granted".to_owned())),
         ..asked
     };
     for (name, value) in [

@@ -140,7 +140,11 @@ where
     H: Send + Sync + 'static,
 {
     let Batch { mut calls, policy, interrupt, listener } = batch;
-    calls.iter_mut().for_each(|call| call.request.context_modifier_policy = Some(policy.context_modifiers));
+    let record = Arc::new(policy.record());
+    for call in &mut calls {
+        call.request.context_modifier_policy = Some(policy.context_modifiers);
+        call.request.scheduler_policy = Some(Arc::clone(&record));
+    }
     let plan = Plan::new(calls.iter().map(|call| (call.id.as_str(), call.depends_on.as_slice())))?;
     let in_order = policy.ordering != OrderingPolicy::AllowUnordered;
     let line = in_order.then(|| services(&host).locks.line());

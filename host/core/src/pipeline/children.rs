@@ -224,9 +224,18 @@ pub(super) fn change_elsewhere(journey: &Journey<'_>, permit: &Permit) -> bool {
 }
 
 fn is_any_callable(journey: &Journey<'_>, permit: &Permit, is: impl Fn(&Tool) -> bool) -> bool {
+    callable(journey, permit).iter().any(|tool| is(tool))
+}
+
+/// The tools that the call may call.
+pub(super) fn callable(journey: &Journey<'_>, permit: &Permit) -> Vec<Arc<Tool>> {
     let calls = &permit.capability().tools;
-    let may_call = |tool: &Arc<Tool>| is_named(tool, &journey.request.policy, |name| calls.allow(name));
-    !calls.is_empty() && journey.services.catalog.tools().iter().any(|tool| is(tool) && may_call(tool))
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let mut known = journey.services.catalog.tools();
+    known.retain(|tool| is_named(tool, &journey.request.policy, |name| calls.allow(name)));
+    known
 }
 
 /// Whether `names` accepts the qualified name of `tool`, and that name is its own: a grant that names tools is for the
@@ -416,6 +425,7 @@ impl Family {
         let callee = callee(request, String::new());
         let is_listed = |tool: &Arc<Tool>| {
             tool.declaration().lifecycle.is_offered()
+                && tool.gap().is_none()
                 && callee.withheld(tool).is_none()
                 && lineage.may_call(tool, request)
                 && !lineage.is_recursive(tool)

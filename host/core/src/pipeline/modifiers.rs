@@ -31,12 +31,29 @@ pub(super) fn barred(journey: &Journey<'_>, tool: &Tool) -> Option<&'static str>
     (!keeping.output || !keeping.inline).then_some(WITHHELD)
 }
 
-/// Notes in the invocation which policy holds for the call of a batch, also for another process that goes on with it.
+/// Notes in the invocation how the scheduler takes a call of a batch, or one that uses what its tool names (AT-INV-29), also
+/// for another process that goes on with it; and the policy of the batch (AT-INV-23).
 pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
-    if tool.modifies_context()
-        && let Some(policy) = policy(&journey.request, tool)
-    {
-        journey.invocation.extra.insert(SCHEDULER.to_owned(), json!({ "context_modifier_policy": policy }));
+    let policy = policy(&journey.request, tool);
+    if policy.is_none() && tool.locks().is_empty() {
+        return;
+    }
+    let effects = tool.effects();
+    let facts = json!({
+        // What the component says of one input can only be stricter.
+        "is_concurrency_safe": tool.facts().is_concurrency_safe == Some(true),
+        "is_read_only": effects.is_read_only,
+        "is_destructive": effects.is_destructive,
+        "is_open_world": effects.is_open_world,
+        "requires_exclusive_context": tool.locks().needs_context(),
+        "context_modifier_policy": policy,
+        "resource_locks": tool.interface().map_or(&[][..], |interface| &interface.resource_locks),
+    });
+    journey.invocation.extra.insert(SCHEDULER.to_owned(), facts);
+    if let Some(record) = journey.request.scheduler_policy.as_deref() {
+        let id = record.get("scheduler_policy_id").cloned().unwrap_or_default();
+        journey.invocation.extra.insert("scheduler_policy_ref".to_owned(), id);
+        journey.invocation.extra.insert("scheduler_policy".to_owned(), record.clone());
     }
 }
 

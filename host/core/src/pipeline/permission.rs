@@ -222,6 +222,9 @@ fn declared(tool: &Tool) -> Declared<'_> {
         facts: tool.facts(),
         subjects: tool.subjects(),
         hides_input: tool.contract().has_sensitive_fields(),
+        native_ids: tool.native_ids(),
+        needs_user: tool.needs_user(),
+        unheard: tool.unheard(),
     }
 }
 

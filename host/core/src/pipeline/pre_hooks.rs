@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::catalog::Tool;
 use crate::hook::{HookOutput, Registration};
-use crate::record::{HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
+use crate::record::{ErrorClass, HookEvent, Input, InputMutation, MutationSource, Refusal, Status};
 use crate::secret::REDACTED;
 
 use super::hooks;
@@ -60,7 +60,9 @@ pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, 
         let mut stopped = None;
         for output in outputs {
             match output {
-                HookOutput::UpdatedInput(value) => input = update(journey, hook, input, value, &shown, fresh).await?,
+                HookOutput::UpdatedInput(value) => {
+                    input = update(journey, (tool, hook), input, value, &shown, fresh).await?;
+                }
                 HookOutput::PermissionResult(result) => journey.hear(hook.id(), result),
                 HookOutput::Stop { reason } => stopped = stopped.or(Some(reason)),
                 _ => {}
@@ -76,7 +78,7 @@ pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, 
 /// The input that a hook wants instead of `input`, of which it saw the redacted copy `shown`.
 async fn update(
     journey: &mut Journey<'_>,
-    hook: &Registration,
+    (tool, hook): (&Tool, &Registration),
     input: Input,
     value: Value,
     shown: &Value,
@@ -88,6 +90,11 @@ async fn update(
     };
     if input.value() == Ok(&value) {
         return Ok(input);
+    }
+    let from = input.value().map_err(Refusal::host_fault)?;
+    if let Some(why) = tool.contract().forbids(MutationSource::Hook, from, &value) {
+        let message = format!("the hook {} changed the arguments, and {why}", hook.id());
+        return Err(Refusal::new(ErrorClass::HookBlocked, "mutation_forbidden", message));
     }
     let updated = input.with_value(value);
     record(journey, &updated).await?;

@@ -184,6 +184,8 @@ pub struct Request {
     pub(super) lineage: Option<Arc<Lineage>>,
     /// The policy of the batch to which the call, or the call that makes it, belongs; `None` outside of a batch.
     pub(super) context_modifier_policy: Option<ContextModifierPolicy>,
+    /// The record of the policy of the batch; `None` outside of one.
+    pub(super) scheduler_policy: Option<Arc<serde_json::Value>>,
     /// Tells that the call goes on without its caller.
     pub background: Option<Background>,
     /// Keeps the records of the calls that the tool makes, at all depths: the caller gets only its own.
@@ -240,6 +242,7 @@ impl Request {
             secrets: Secrets::default(),
             lineage: None,
             context_modifier_policy: None,
+            scheduler_policy: None,
             background: None,
             keeper: None,
         }

@@ -39,6 +39,16 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
         }
         Lifecycle::Available | Lifecycle::Deferred | Lifecycle::Deprecated => {}
     }
+    if let Some(refusal) = tool.gap() {
+        return Err(refusal);
+    }
+    if tool.is_internal() && journey.request.lineage.is_none() {
+        return unavailable(
+            ErrorClass::SchemaNotLoaded,
+            "schema_internal",
+            "is internal: only other tools can call it",
+        );
+    }
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);
     }

@@ -76,8 +76,11 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
 fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Claim {
     let (capability, profile) = (permit.capability(), tool.permission_profile());
     let in_batch = journey.seat.is_some();
-    // It is not known what an irreversible effect touches.
-    if in_batch && (!permit.is_concurrency_safe() || profile.has_effect(&WriteEffect::Irreversible)) {
+    // It is not known what an irreversible effect touches, nor what a context is that a tool wants for itself.
+    let is_alone = !permit.is_concurrency_safe()
+        || profile.has_effect(&WriteEffect::Irreversible)
+        || (tool.locks().needs_context() && guard!("exclusive_context"));
+    if in_batch && is_alone {
         return Claim::alone();
     }
     let network = if capability.network.is_empty() {
@@ -91,7 +94,13 @@ fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Cla
         let mounts = capability.mounts.iter().filter(move |mount| mount.writable == writable);
         mounts.map(|mount| mount.host.as_path())
     };
-    Claim::new(folders(false), folders(true), network)
+    let claim = Claim::new(folders(false), folders(true), network);
+    if !guard!("declared_locks") {
+        return claim;
+    }
+    // A call that another call makes takes no turn of its own: it runs in that of its caller.
+    let called = children::callable(journey, permit);
+    called.iter().fold(claim.with_named(tool.locks().iter()), |claim, called| claim.with_named(called.locks().iter()))
 }
 
 /// Gives up the turn of a single call that waits for its user, so that it keeps no other call waiting. The journey keeps

@@ -11,7 +11,7 @@ use super::rules::ToolNames;
 
 impl Policy {
     /// Returns the rules that deny every call of the tool, as they are written: those that are about it, and about no
-    /// path, URL or resource of a call. `risk` is the risk that the tool declares; a call can only have a higher one.
+    /// path, URL, resource, command or operation of a call. `risk` is the risk that the tool declares; a call can only have a higher one.
     pub fn blocking(&self, declaration: &ToolDeclaration, risk: RiskLevel, component: &str) -> Vec<String> {
         let ToolDeclaration { namespace, name, tool_id, .. } = declaration;
         let names = ToolNames { namespace, name, tool_id };
@@ -20,6 +20,8 @@ impl Policy {
                 && rule.path.is_none()
                 && rule.url.is_none()
                 && rule.resource.is_none()
+                && rule.command.is_none()
+                && rule.native_operation_id.is_none()
                 && rule.risk.is_none_or(|least| risk >= least)
                 && is_named(rule, self, &names, component).is_ok()
         });
@@ -108,6 +110,8 @@ mod tests {
             RuleWords { path: Some("/etc/**"), ..tool },
             RuleWords { url: Some("https://a.test/"), ..tool },
             RuleWords { resource: Some("x"), ..tool },
+            RuleWords { command: Some("x"), ..tool },
+            RuleWords { native_operation_id: Some("x"), ..tool },
         ] {
             assert!(!blocks(&other, RiskLevel::Critical), "{other:?}");
         }

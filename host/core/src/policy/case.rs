@@ -38,6 +38,12 @@ pub struct Declared<'a> {
     pub subjects: &'a [SubjectField],
     /// Whether an argument can be sensitive, so that no message has a part of one.
     pub hides_input: bool,
+    /// The ids that the tool has in other protocols.
+    pub native_ids: &'a [String],
+    /// Whether a user takes part in each call.
+    pub needs_user: bool,
+    /// Why rules or policies that the tool names may not be heard.
+    pub unheard: Option<&'static str>,
 }
 
 impl Declared<'_> {

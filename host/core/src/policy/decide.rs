@@ -341,6 +341,12 @@ fn asks(case: &Case<'_>, risk: RiskLevel, named: bool) -> Option<String> {
         let why = profile.approval_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         return Some(format!("the tool's profile requires an approval{why}"));
     }
+    if case.declared.needs_user && guard!("needed_users") {
+        return Some("the tool requires that a user takes part in each call".to_owned());
+    }
+    if let Some(why) = case.declared.unheard.filter(|_| !named && guard!("unheard_policies")) {
+        return Some(why.to_owned());
+    }
     (risk >= RiskLevel::High && !named).then(|| format!("its risk is {risk:?}, and no rule allows it").to_lowercase())
 }
 

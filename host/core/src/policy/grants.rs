@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::pseudo_files;
 use crate::record::RuleSource;
@@ -182,7 +182,10 @@ impl Grants {
     }
 
     fn add_words(&mut self, word: GrantWord, spec: &str, said: &Provenance<'_>, rule: &str) -> anyhow::Result<()> {
-        let closed = || resolve(spec, said.base());
+        let closed = || {
+            said.leads_somewhere(spec, "")?;
+            plain_path(spec, said)
+        };
         match word {
             GrantWord::Read => {
                 let grant = self.unambiguous(folder(word, spec, said)?)?;
@@ -384,4 +387,16 @@ fn folder(word: GrantWord, spec: &str, said: &Provenance<'_>) -> anyhow::Result<
         None => canonical.to_str().with_context(|| format!("the path is not UTF-8; map it: {host}=/name"))?.to_owned(),
     };
     Ok(FolderGrant { host: canonical, links, guest, rule: word.words(spec, said), source: said.source })
+}
+
+/// Resolves the path of a denial. One with wildcards that names nothing is an error: a denial takes no patterns, and would
+/// close nothing.
+fn plain_path(spec: &str, said: &Provenance<'_>) -> anyhow::Result<ResolvedPath> {
+    let resolved = resolve(spec, said.base())?;
+    ensure!(
+        !spec.contains(['*', '?']) || resolved.end.exists(),
+        "{spec:?} is a pattern, and this takes the path of a file or folder; for a pattern, write a [[rule]] with behavior = \
+         \"deny\" and path = {spec:?} into toolcell.toml"
+    );
+    Ok(resolved)
 }

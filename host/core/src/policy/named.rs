@@ -28,6 +28,41 @@ pub(super) struct Named {
     pub(super) paths: Vec<NamedPath>,
     pub(super) urls: Vec<NamedUrl>,
     pub(super) resources: Vec<String>,
+    pub(super) commands: Vec<NamedCommand>,
+    /// Ids of operations of other protocols.
+    pub(super) operations: Vec<String>,
+}
+
+/// A command in an argument.
+#[derive(Debug)]
+pub(super) struct NamedCommand {
+    /// Its words, with one space between them.
+    pub(super) text: String,
+    /// Whether every shell reads it as these words.
+    pub(super) plain: bool,
+}
+
+impl NamedCommand {
+    /// Reads a command line, or a list of words, which no shell splits.
+    fn read(value: &Value) -> Option<Self> {
+        let words: Vec<&str> = match value {
+            Value::String(line) => line.split_whitespace().collect(),
+            Value::Array(words) => words.iter().map(Value::as_str).collect::<Option<_>>()?,
+            _ => return None,
+        };
+        let is_plain = |c: char| c.is_alphanumeric() || "_-./:,@%+=".contains(c);
+        // A word such as `A=b` before the program sets a variable.
+        let sets_variable = words.first().is_some_and(|first| first.contains('='));
+        let plain = !sets_variable && words.iter().all(|word| !word.is_empty() && word.chars().all(is_plain));
+        Some(Self { text: words.join(" "), plain })
+    }
+
+    /// The command with the name of its program alone, without the folder.
+    pub(super) fn by_name(&self) -> &str {
+        let program = self.text.split(' ').next().unwrap_or_default();
+        let folder = program.rfind('/').map_or(0, |at| at + 1);
+        self.text.get(folder..).unwrap_or_default()
+    }
 }
 
 /// A URL in an argument.
@@ -63,6 +98,10 @@ pub(super) fn named(fields: &[SubjectField], input: &Input, capability: &Capabil
     let mut steps = STEPS_MAX;
     let Ok(value) = input.value() else { return Ok(named) };
     for field in fields {
+        if field.kind == SubjectKind::Command {
+            named.add_commands(field, value)?;
+            continue;
+        }
         let mut found = Vec::new();
         collect(value, pointer_steps(field), &mut found);
         let given = found.iter().any(|value| !value.is_null());
@@ -151,6 +190,19 @@ impl NamedPath {
 }
 
 impl Named {
+    /// Adds the commands that `field` names. A list is one command.
+    fn add_commands(&mut self, field: &SubjectField, input: &Value) -> Result<(), Refusal> {
+        let mut found = Vec::new();
+        places(input, pointer_steps(field), &mut found);
+        found.retain(|value| !value.is_null());
+        let default = field.default.clone().map(Value::String);
+        for value in found.iter().copied().chain(default.as_ref().filter(|_| found.is_empty())) {
+            let command = NamedCommand::read(value);
+            self.commands.push(command.ok_or_else(|| unreadable(field, "is neither a text nor a list of texts"))?);
+        }
+        Ok(())
+    }
+
     /// Adds the subject `text`. Resolving a path takes its components from `steps`.
     fn add(
         &mut self,
@@ -160,7 +212,7 @@ impl Named {
         steps: &mut usize,
     ) -> Result<(), Refusal> {
         let full = self.paths.len() + self.urls.len() >= SUBJECTS_MAX && guard!("subject_count");
-        if full && field.kind != SubjectKind::Resource {
+        if full && matches!(field.kind, SubjectKind::Path | SubjectKind::Url) {
             let message = format!(
                 "the arguments name more than {SUBJECTS_MAX} paths and URLs; name fewer, in several calls if need be"
             );
@@ -182,6 +234,8 @@ impl Named {
                 self.urls.push(NamedUrl { url, plain: is_plain_url(text) });
             }
             SubjectKind::Resource => self.resources.push(text.to_owned()),
+            SubjectKind::NativeOperationId => self.operations.push(text.to_owned()),
+            SubjectKind::Command => {}
         }
         Ok(())
     }
@@ -213,26 +267,31 @@ fn pointer_steps(field: &SubjectField) -> impl Iterator<Item = &str> + Clone {
     field.pointer.strip_prefix('/').unwrap_or(&field.pointer).split('/')
 }
 
-/// Collects every value that the steps of a pointer lead to.
-fn collect<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
-    let Some(step) = steps.next() else {
+/// Collects every value that the steps of a pointer lead to. An argument that is a list names each of its items.
+fn collect<'v, 's>(value: &'v Value, steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
+    let mut whole = Vec::new();
+    places(value, steps, &mut whole);
+    for value in whole {
         match value {
-            // An argument that is a list names each of its items.
             Value::Array(items) => found.extend(items),
             value => found.push(value),
         }
-        return;
-    };
+    }
+}
+
+/// Collects what the steps of a pointer lead to, lists as they are.
+fn places<'v, 's>(value: &'v Value, mut steps: impl Iterator<Item = &'s str> + Clone, found: &mut Vec<&'v Value>) {
+    let Some(step) = steps.next() else { return found.push(value) };
     match value {
         Value::Object(fields) => {
             if let Some(inner) = fields.get(&unescaped(step)) {
-                collect(inner, steps, found);
+                places(inner, steps, found);
             }
         }
-        Value::Array(items) if step == "*" => items.iter().for_each(|item| collect(item, steps.clone(), found)),
+        Value::Array(items) if step == "*" => items.iter().for_each(|item| places(item, steps.clone(), found)),
         Value::Array(items) => {
             if let Some(item) = step.parse::<usize>().ok().and_then(|at| items.get(at)) {
-                collect(item, steps, found);
+                places(item, steps, found);
             }
         }
         _ => {}

@@ -57,6 +57,21 @@ impl Provenance<'_> {
         }
     }
 
+    /// Fails if `text` is a relative path in the user's own file: no call is made in the folder of that file, so a denial
+    /// there would close nothing, and nobody would notice. `advice` is what else could be meant.
+    pub(super) fn leads_somewhere(&self, text: &str, advice: &str) -> anyhow::Result<()> {
+        let is_own = self.source == RuleSource::UserSettings && self.file.is_some();
+        let is_relative = !text.starts_with('/') && text != "~" && !text.starts_with("~/");
+        if is_own && is_relative && guard!("own_paths") {
+            bail!(
+                "{text:?} is relative to the folder of your own file, {}, where no tool can open anything; write a whole \
+                 path, or one that begins with ~/{advice}",
+                self.base().display(),
+            );
+        }
+        Ok(())
+    }
+
     /// The grant as records and messages show it: the option, or the entry of a file.
     pub(super) fn words(&self, option: &str, entry: &str, spec: &str) -> String {
         match self.file {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::record::{AccessKind, Behavior, RiskLevel, RuleSource};
 
-use super::named::{Named, NamedPath, NamedUrl};
+use super::named::{Named, NamedCommand, NamedPath, NamedUrl};
+use super::pattern::WordPattern;
 use super::rules::ToolNames;
 use super::{Capability, Case, Denial, PathPattern, Policy, Rule, UrlPattern};
 
@@ -28,7 +29,7 @@ pub struct RuleMatch {
     pub source: RuleSource,
     /// Whether the rule applies to the call.
     pub matched: bool,
-    /// The path, URL or resource of the call that the rule matched.
+    /// The path, URL, resource, command or operation of the call that the rule matched.
     pub subject: Option<String>,
     /// Why it matched, or the first reason why not.
     pub why: String,
@@ -95,16 +96,47 @@ impl Call<'_> {
         Ok(hit)
     }
 
-    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the resource that
-    /// matched, if the rule names one.
+    /// Compares everything but paths and URLs, which the sandbox can close one by one. Returns the
+    /// resource, command or operation that matched, if the rule names one.
     fn names(&self, rule: &Rule) -> Result<Option<String>, Miss> {
         names_match(rule, self.case)?;
         if let Some(risk) = rule.risk.filter(|risk| self.risk < *risk) {
             return Err(format!("the risk is {:?}, less than {risk:?}", self.risk).to_lowercase());
         }
-        let Some(pattern) = &rule.resource else { return Ok(None) };
-        let found = some_or_all(rule.behavior, &self.named.resources, |resource| pattern.matches(resource));
-        found.cloned().map(Some).ok_or_else(|| "no argument names such a resource".to_owned())
+        let mut subject = None;
+        if let Some(pattern) = &rule.native_operation_id {
+            subject = Some(self.operation(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.command {
+            subject = Some(self.command(rule.behavior, pattern)?);
+        }
+        if let Some(pattern) = &rule.resource {
+            let found = some_or_all(rule.behavior, &self.named.resources, |resource| pattern.matches(resource));
+            subject = Some(found.cloned().ok_or_else(|| "no argument names such a resource".to_owned())?);
+        }
+        Ok(subject)
+    }
+
+    /// A command that a shell could read in another way is one that a denial or a question may be about.
+    fn command(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, Miss> {
+        let about = |command: &NamedCommand| match behavior {
+            Behavior::Allow => command.plain && pattern.matches(&command.text),
+            _ => !command.plain || pattern.matches(&command.text) || pattern.matches(command.by_name()),
+        };
+        let found = some_or_all(behavior, &self.named.commands, about);
+        found.map(|command| command.text.clone()).ok_or_else(|| "no argument names such a command".to_owned())
+    }
+
+    /// The operations that the arguments name, or else the ids that the tool declares to have in other protocols.
+    fn operation(&self, behavior: Behavior, pattern: &WordPattern) -> Result<String, Miss> {
+        let named = &self.named.operations;
+        let declared = self.case.declared.native_ids;
+        let found = match behavior {
+            Behavior::Allow if named.is_empty() => some_or_all(behavior, declared, |id| pattern.matches(id)),
+            Behavior::Allow => some_or_all(behavior, named, |id| pattern.matches(id)),
+            _ => named.iter().chain(declared).find(|id| pattern.matches(id)),
+        };
+        found.cloned().ok_or_else(|| "neither the tool nor an argument names such an operation".to_owned())
     }
 
     /// Whether the sandbox has to close the paths and URLs of `rule`: the rule denies them, or it asks about them and

@@ -150,12 +150,18 @@ pub struct RuleWords<'a> {
     pub namespace: Option<&'a str>,
     /// `sha256:<hex>`: binds the rule to these bytes, because a tool's name is its own claim.
     pub component: Option<&'a str>,
-    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders.
+    /// Pattern of a path that the call names or could reach. `*` matches within one name, `**` across folders. In a denial
+    /// or a question, a pattern that begins with `**/` matches in every folder; another relative one starts at the file.
     pub path: Option<&'a str>,
     /// Pattern of a URL that the call names or could reach.
     pub url: Option<&'a str>,
     /// Pattern of another resource that the call names.
     pub resource: Option<&'a str>,
+    /// Pattern of a command that the call names, with one space between its words. A command with quotes, `;`, `$` or
+    /// other signs of a shell is met by every `deny` and `ask`, and by no `allow`.
+    pub command: Option<&'a str>,
+    /// Pattern of the id of an operation of another protocol: one that the call names, or that the tool declares for itself.
+    pub native_operation_id: Option<&'a str>,
     /// Tools of at least this risk.
     pub risk: Option<&'a str>,
     /// Shown to the approver, or to the caller of a denied call.
@@ -183,6 +189,8 @@ pub struct Rule {
     pub(super) path: Option<PathPattern>,
     pub(super) url: Option<UrlPattern>,
     pub(super) resource: Option<WordPattern>,
+    pub(super) command: Option<WordPattern>,
+    pub(super) native_operation_id: Option<WordPattern>,
     pub(super) risk: Option<RiskLevel>,
     pub(super) reason: Option<String>,
     /// The file that contains the rule, if any.
@@ -194,8 +202,8 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// An invalid behavior, risk, component digest or pattern, and an allowed path of a project's file that leads
-    /// through a link inside the project.
+    /// An invalid behavior, risk, component digest or pattern, a relative path in the user's own file, and an allowed path
+    /// of a project's file that leads through a link inside the project.
     pub fn compile(words: &RuleWords<'_>, said: &Provenance<'_>) -> anyhow::Result<Self> {
         let behavior = match words.behavior {
             "allow" => Behavior::Allow,
@@ -206,7 +214,7 @@ impl Rule {
         let word = |name: &str, text: Option<&str>| {
             text.map(|text| WordPattern::compile(text).with_context(|| format!("{name} {text:?}"))).transpose()
         };
-        let path = words.path.map(|text| PathPattern::compile(text, said.base()).context(format!("path {text:?}")));
+        let path = words.path.map(|text| path_pattern(text, behavior, said).context(format!("path {text:?}")));
         let path = path.transpose()?;
         if let Some(pattern) = path.as_ref().filter(|_| behavior == Behavior::Allow) {
             said.own_link(pattern.links(), pattern.prefix())?;
@@ -230,6 +238,8 @@ impl Rule {
             path,
             url: url.transpose()?,
             resource: word("resource", words.resource)?,
+            command: word("command", words.command)?,
+            native_operation_id: word("native_operation_id", words.native_operation_id)?,
             risk,
             reason: words.reason.map(str::to_owned),
             file: said.file.map(Path::to_owned),
@@ -336,6 +346,17 @@ fn risk(word: &str) -> anyhow::Result<RiskLevel> {
     }
 }
 
+/// Compiles the path of a rule. A denial or a question of `**/NAME` is about every folder, because the folder of the file
+/// that it stands in says nothing about where calls are made.
+fn path_pattern(text: &str, behavior: Behavior, said: &Provenance<'_>) -> anyhow::Result<PathPattern> {
+    let is_anywhere = text == "**" || text.starts_with("**/");
+    if is_anywhere && behavior != Behavior::Allow && guard!("rules_anywhere") {
+        return PathPattern::compile(text, Path::new("/"));
+    }
+    said.leads_somewhere(text, "; to mean it in every folder, put **/ before it")?;
+    PathPattern::compile(text, said.base())
+}
+
 fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
     let mut text = words.behavior.to_owned();
     for (name, value) in [
@@ -345,6 +366,8 @@ fn describe(words: &RuleWords<'_>, said: &Provenance<'_>) -> String {
         ("path", words.path),
         ("url", words.url),
         ("resource", words.resource),
+        ("command", words.command),
+        ("native_operation_id", words.native_operation_id),
         ("risk", words.risk),
     ] {
         if let Some(value) = value {

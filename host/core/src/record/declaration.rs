@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Content, ExternalMapping, Extra, SchemaVersion, Strategy};
+use super::{Content, ExternalMapping, Extra, MutationSource, SchemaVersion, Strategy};
 
 /// `lifecycle` (AT-LIFE-01..07).
 ///
@@ -153,7 +153,7 @@ impl ToolDeclaration {
     }
 }
 
-/// `argument_mode` (AT-IN-08), with the only value that this host supports. A component with another one does not load.
+/// `argument_mode` (AT-IN-08). Calls of a tool with another one than `json` are refused.
 ///
 /// ```
 /// use toolcell_core::record::ArgumentMode;
@@ -166,6 +166,93 @@ impl ToolDeclaration {
 pub enum ArgumentMode {
     /// One JSON object.
     Json,
+    /// A text. Not supported.
+    Text,
+    /// A file. Not supported.
+    File,
+    /// JSON with references. Not supported.
+    Multipart,
+    /// A stream of bytes. Not supported.
+    Stream,
+    /// Anything else. Not supported.
+    Custom,
+}
+
+/// What one source may change in the arguments of a call, in a [`MutationPolicy`].
+///
+/// ```
+/// use toolcell_core::record::MutationRight;
+///
+/// assert_eq!(serde_json::to_value(MutationRight::InternalOnly)?, "internal_only");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MutationRight {
+    /// Everything, as far as the schema allows it.
+    Allow,
+    /// Nothing.
+    Deny,
+    /// The internal-only fields.
+    InternalOnly,
+}
+
+/// `mutation_policy` (AT-IN-09): who may change the arguments of a call on its way, and which of them.
+///
+/// ```
+/// use toolcell_core::record::{MutationPolicy, MutationRight, MutationSource};
+///
+/// let policy: MutationPolicy = serde_json::from_str(r#"{"hooks": "deny"}"#)?;
+/// assert_eq!(policy.right(MutationSource::Hook), MutationRight::Deny);
+/// assert_eq!(policy.right(MutationSource::PermissionPrompt), MutationRight::Allow);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MutationPolicy {
+    /// One word for all sources.
+    All(MutationRight),
+    /// One word for each source, and the only fields that they may change.
+    Each {
+        /// Default: `allow`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hooks: Option<MutationRight>,
+        /// Approvers who edit the arguments. Default: `allow`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        permission_prompt: Option<MutationRight>,
+        /// JSON Pointers, or names at any depth. Default: every field.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fields: Vec<String>,
+    },
+}
+
+impl MutationPolicy {
+    /// Reads a policy; `None` if it has a word that is not known.
+    pub fn read(policy: &Value) -> Option<Self> {
+        const KNOWN: [&str; 3] = ["hooks", "permission_prompt", "fields"];
+        let is_known = policy.as_object().is_none_or(|words| words.keys().all(|word| KNOWN.contains(&word.as_str())));
+        Self::deserialize(policy).ok().filter(|_| is_known)
+    }
+
+    /// What `source` may change. What the host fills in, such as defaults, is the tool's own contract.
+    pub fn right(&self, source: MutationSource) -> MutationRight {
+        match self {
+            Self::All(right) if matches!(source, MutationSource::Hook | MutationSource::PermissionPrompt) => *right,
+            Self::Each { hooks, .. } if source == MutationSource::Hook => hooks.unwrap_or(MutationRight::Allow),
+            Self::Each { permission_prompt, .. } if source == MutationSource::PermissionPrompt => {
+                permission_prompt.unwrap_or(MutationRight::Allow)
+            }
+            _ => MutationRight::Allow,
+        }
+    }
+
+    /// The only fields that may be changed; empty: every field.
+    pub fn fields(&self) -> &[String] {
+        match self {
+            Self::All(_) => &[],
+            Self::Each { fields, .. } => fields,
+        }
+    }
 }
 
 /// `tool_input_contract` (AT-IN-01..11).
@@ -203,6 +290,10 @@ pub struct InputContract {
     /// How the arguments are passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argument_mode: Option<ArgumentMode>,
+    /// Who may change the arguments on their way, as [`MutationPolicy`] reads it (AT-IN-09). Default: hooks and approvers,
+    /// within the schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutation_policy: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
 }

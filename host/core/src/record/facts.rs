@@ -19,9 +19,13 @@ pub enum SubjectKind {
     Url,
     /// Anything else with a name: an issue, a mailbox, a table.
     Resource,
+    /// A command line, or a list of a program and its arguments.
+    Command,
+    /// The id of an operation of another protocol, such as an `operation_id` of OpenAPI.
+    NativeOperationId,
 }
 
-/// One argument that names a path, a URL or another resource.
+/// One argument that names a path, a URL, a command or another resource.
 ///
 /// ```
 /// use serde_json::json;

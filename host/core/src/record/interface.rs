@@ -3,9 +3,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContextModifierPolicy, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind};
+use super::{
+    ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind, native_ids,
+};
 
-/// `schema_visibility` (AT-IF-03), with the values that this host supports. A component with another one does not load.
+/// `schema_visibility` (AT-IF-03): who gets the schema of a tool.
 ///
 /// ```
 /// use toolcell_core::record::SchemaVisibility;
@@ -20,6 +22,64 @@ pub enum SchemaVisibility {
     Loaded,
     /// Only together with the lifecycle `deferred`.
     Deferred,
+    /// No list has the tool, and only other tools can call it.
+    Internal,
+    /// The schema is elsewhere. This host loads none, and refuses calls.
+    NativeRef,
+}
+
+/// `interrupt_behavior` (AT-IF-08): what happens to a call that is canceled.
+///
+/// ```
+/// use toolcell_core::record::InterruptBehavior;
+///
+/// assert_eq!(serde_json::to_value(InterruptBehavior::Cancel)?, "cancel");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptBehavior {
+    /// It ends.
+    Cancel,
+    /// It goes on. This host stops every call that is canceled, and says so when the tool is loaded.
+    Block,
+}
+
+/// How calls use a resource that their tools name.
+///
+/// ```
+/// use toolcell_core::record::LockMode;
+///
+/// assert_eq!(LockMode::default(), LockMode::Exclusive);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockMode {
+    /// Beside others that share it.
+    Shared,
+    /// Beside no other.
+    #[default]
+    Exclusive,
+}
+
+/// One of `resource_locks` (AT-SCHED-10): a resource that calls in one host use, by name.
+///
+/// ```
+/// use toolcell_core::record::{LockMode, ResourceLock};
+///
+/// let lock: ResourceLock = serde_json::from_str(r#"{"resource": "printer"}"#)?;
+/// assert_eq!((lock.resource.as_str(), lock.mode), ("printer", LockMode::Exclusive));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceLock {
+    /// The name, which the tools of all components share.
+    pub resource: String,
+    /// Default: `exclusive`.
+    #[serde(default)]
+    pub mode: LockMode,
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// `is_enabled` (AT-IF-04).
@@ -35,7 +95,8 @@ pub enum SchemaVisibility {
 #[serde(untagged)]
 pub enum Enabled {
     Flag(bool),
-    /// `feature:NAME`: enabled where the operator opens the feature gate NAME.
+    /// `feature:NAME`: enabled where the operator opens the feature gate NAME. Any other predicate is not evaluated, and
+    /// the tool is not enabled.
     Gate(String),
 }
 
@@ -86,7 +147,8 @@ pub struct ToolInterface {
     /// `false` has the same effect as the lifecycle `disabled`, and so has a feature gate that is not open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_enabled: Option<Enabled>,
-    /// `true`, `false`, or a predicate, which counts as unstated; likewise in the next three fields.
+    /// `true`, `false`, or a predicate; likewise in the next three fields. Of predicates, `same_as:FACT` is the fact of that
+    /// name, and any other one counts as unstated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_read_only: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +183,24 @@ pub struct ToolInterface {
     /// The arguments that hold permission subjects, by JSON Pointer. An extension of the specification.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permission_subjects: BTreeMap<String, SubjectKind>,
+    /// What a rule is compared with: the kind of a subject, or `tool`. With another word, each call needs an approval,
+    /// unless a rule allows the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_matcher: Option<String>,
+    /// Whether a user takes part in each call: it needs an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_user_interaction: Option<bool>,
+    /// Whether a call runs beside no other call of a tool of its component, and in a batch beside no other call at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_exclusive_context: Option<bool>,
+    /// What calls use of resources that are not known to the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_locks: Vec<ResourceLock>,
+    /// What the tool wants for a call that is canceled. The host stops it anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_behavior: Option<InterruptBehavior>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub external_mappings: Vec<ExternalMapping>,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -131,14 +211,44 @@ impl ToolInterface {
         matches!(self.is_enabled, None | Some(Enabled::Flag(true)))
     }
 
+    /// Whether rules are compared with what `permission_matcher` names (AT-IF-07).
+    pub fn is_matched(&self) -> bool {
+        let Some(matcher) = self.permission_matcher.as_deref().filter(|matcher| !matcher.is_empty()) else {
+            return true;
+        };
+        let has = |kind| self.permission_subjects.values().any(|known| *known == kind);
+        match matcher {
+            "tool" | "tool_name" => true,
+            "path" => has(SubjectKind::Path),
+            "url" => has(SubjectKind::Url),
+            "resource" | "resource_id" => has(SubjectKind::Resource),
+            "command" => has(SubjectKind::Command),
+            "native_operation_id" => {
+                has(SubjectKind::NativeOperationId) || !native_ids(&self.external_mappings).is_empty()
+            }
+            _ => false,
+        }
+    }
+
     /// The feature gate on which it depends whether the tool can be selected.
     pub fn feature(&self) -> Option<&str> {
         self.is_enabled.as_ref().and_then(Enabled::feature)
     }
 
-    /// The claims that are plain booleans; a predicate counts as unstated.
+    /// The claims that are plain booleans, or `same_as:FACT` with the name of one that is; any other predicate counts as
+    /// unstated.
     pub fn facts(&self) -> SafetyFacts {
-        let plain = |claim: &Option<Value>| claim.as_ref().and_then(Value::as_bool);
+        let named = |name: &str| match name {
+            "is_read_only" => self.is_read_only.as_ref(),
+            "is_concurrency_safe" => self.is_concurrency_safe.as_ref(),
+            "is_destructive" => self.is_destructive.as_ref(),
+            "is_open_world" => self.is_open_world.as_ref(),
+            _ => None,
+        };
+        let plain = |claim: &Option<Value>| match claim.as_ref()? {
+            Value::String(predicate) => named(predicate.strip_prefix("same_as:")?)?.as_bool(),
+            claim => claim.as_bool(),
+        };
         SafetyFacts {
             is_read_only: plain(&self.is_read_only),
             is_concurrency_safe: plain(&self.is_concurrency_safe),

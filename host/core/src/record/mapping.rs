@@ -22,6 +22,32 @@ pub struct ExternalMapping {
     pub fields: Extra,
 }
 
+/// The fields of mappings that hold the id of one operation, or of a tool, in its own protocol.
+const NATIVE_IDS: [&str; 6] =
+    ["operation_id", "tool_name", "function_name", "agent_skill_id", "command_id", "action_id"];
+
+/// The ids that a tool has in other protocols, from the mappings of its records (AT-IF-01), each once.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_core::record::{ExternalMapping, native_ids};
+///
+/// let openapi: ExternalMapping = serde_json::from_value(json!({ "source": "openapi", "operation_id": "deleteRepo" }))?;
+/// assert_eq!(native_ids([&openapi]), ["deleteRepo"]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for mapping in mappings {
+        for id in NATIVE_IDS.iter().filter_map(|field| mapping.fields.get(*field)?.as_str()) {
+            if !ids.iter().any(|known| known == id) {
+                ids.push(id.to_owned());
+            }
+        }
+    }
+    ids
+}
+
 /// How often an output was mapped into a result: once for the tool's output, and once more for each hook that owns an
 /// update of it (AT-PIPE-10).
 ///

@@ -11,6 +11,7 @@ mod content;
 mod context;
 mod decision;
 mod declaration;
+mod effects;
 mod error;
 mod event;
 mod event_data;
@@ -54,9 +55,10 @@ pub use content::{ARTIFACT, Content, GUEST_BLOCKS, TEXT};
 pub use context::{ContextModifier, ContextModifierPolicy};
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
 pub use declaration::{
-    ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, OutputContract, RedactionRule, ToolDeclaration,
-    ToolKind,
+    ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, MutationPolicy, MutationRight, OutputContract,
+    RedactionRule, ToolDeclaration, ToolKind,
 };
+pub use effects::Effects;
 pub use error::{ErrorClass, NeedsAuthorization, Recoverability, Refusal, Retry, ToolError};
 pub use event::{EventType, ToolEvent};
 pub use event_data::{EventData, Said};
@@ -69,10 +71,10 @@ pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, Progr
 pub(crate) use input::is_json;
 pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
-pub use interface::{Enabled, SchemaVisibility, ToolInterface};
+pub use interface::{Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
-pub use mapping::{ExternalMapping, ResultMappings};
+pub use mapping::{ExternalMapping, ResultMappings, native_ids};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{
     AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,

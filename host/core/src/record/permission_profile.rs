@@ -74,20 +74,36 @@ pub enum WriteEffect {
     Irreversible,
 }
 
-/// `permission_channel` (AT-PERM-12): who is asked for an approval, with the only value that this host supports. A
-/// component with another one does not load.
+/// `permission_channel` (AT-PERM-12): who is asked for an approval. Default: every approver.
 ///
 /// ```
 /// use toolcell_core::record::PermissionChannel;
 ///
-/// assert_eq!(serde_json::to_value(PermissionChannel::None)?, "none");
-/// # Ok::<(), serde_json::Error>(())
+/// assert!(PermissionChannel::Tty.takes("terminal") && !PermissionChannel::Tty.takes("mcp_elicitation"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionChannel {
     /// No approver: a call that needs an approval is denied.
     None,
+    /// A person at a terminal, who is asked there or answers by a command.
+    Tty,
+    /// An approver of the server, over HTTP.
+    Http,
+    /// The user of the client that made the call.
+    McpElicitation,
+}
+
+impl PermissionChannel {
+    /// Whether an answer that came through `channel` counts: `terminal`, `command`, `http` or `mcp_elicitation`.
+    pub fn takes(self, channel: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Tty => matches!(channel, "terminal" | "command"),
+            Self::Http => channel == "http",
+            Self::McpElicitation => channel == "mcp_elicitation",
+        }
+    }
 }
 
 /// `non_interactive` (AT-PERM-18): what happens to a call that needs an approval if there is no approver to ask.
@@ -210,6 +226,14 @@ pub struct PermissionProfile {
     /// Whether arguments and the messages of a running tool are never recorded (AT-PERM-16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction_required: Option<bool>,
+    /// Policies that the tool's producer knows (AT-PERM-17). This host has none of them: each call needs an approval, unless
+    /// a rule allows the tool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy_refs: Vec<String>,
+    /// How long results are kept (AT-PERM-15). `none`, `transient` and `ephemeral` keep them off the disk; any other word has
+    /// no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_hint: Option<String>,
     /// Names of environment variables that the tool asks for. An extension of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
@@ -240,6 +264,8 @@ impl PermissionProfile {
             non_interactive: None,
             data_sensitivity: None,
             redaction_required: None,
+            policy_refs: Vec::new(),
+            retention_hint: None,
             environment: Vec::new(),
             tool_calls: Vec::new(),
             extra: Extra::new(),
@@ -255,6 +281,16 @@ impl PermissionProfile {
     /// Whether every answer of the tool is kept by reference, whatever its size (AT-PERM-14).
     pub fn is_secret(&self) -> bool {
         self.data_sensitivity.as_deref() == Some("secret")
+    }
+
+    /// Whether the tool's results are kept on no disk (AT-PERM-15).
+    pub fn is_transient(&self) -> bool {
+        self.retention_hint.as_deref().is_some_and(Self::keeps_nothing)
+    }
+
+    /// Whether a `retention_hint` says that nothing is kept.
+    pub(crate) fn keeps_nothing(hint: &str) -> bool {
+        matches!(hint, "none" | "transient" | "ephemeral")
     }
 
     /// Whether the tool declares any access beyond this machine.

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ExecutionProfile, Extra, PermissionProfile, ToolDeclaration, ToolInterface};
+use super::{ExecutionProfile, Extra, Finding, PermissionProfile, ToolDeclaration, ToolInterface};
 
 /// The answer of a guest's `describe`: one component may have several tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,9 @@ pub struct Toolkit {
     pub execution_profiles: Vec<ExecutionProfile>,
     #[serde(default)]
     pub permission_profiles: Vec<PermissionProfile>,
+    /// What its records demand and this host cannot do: calls of the tools that they are about are refused.
+    #[serde(skip)]
+    pub gaps: Vec<Finding>,
     #[serde(flatten)]
     pub extra: Extra,
 }

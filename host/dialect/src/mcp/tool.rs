@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use toolcell_core::record::Effects;
 
 use super::both::widened;
-use crate::{Effects, Listed, visible};
+use crate::{Listed, visible};
 
 /// Builds the description of a tool for clients (requirements 3.1).
 pub fn tool(listed: Listed<'_>) -> Tool {
@@ -104,8 +105,19 @@ mod tests {
 
     #[test]
     fn hints_follow_what_a_tool_can_do_and_claims_only_add_to_it() {
-        let harmless = described(json!({}), json!({}), json!({ "write_effects": ["none"] }), None);
+        let says = json!({ "is_read_only": true, "is_open_world": false });
+        let harmless = described(json!({}), says.clone(), json!({ "write_effects": ["none"] }), None);
         assert_eq!(harmless["annotations"], json!({ "title": "B", "readOnlyHint": true, "openWorldHint": false }));
+        let silent = described(json!({}), json!({}), json!({}), None)["annotations"].clone();
+        let hints = json!({ "title": "B", "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true });
+        assert_eq!(silent, hints, "what is not said counts against the tool");
+        let reads = json!({ "access_kinds": ["file_read"] });
+        for (kind, open) in [("file_operation", false), ("browser_action", true), ("web_search", true)] {
+            let tool = described(json!({ "tool_kind": kind }), json!({}), reads.clone(), None);
+            assert_eq!(tool["annotations"]["openWorldHint"], open, "{kind}");
+            let scoped = described(json!({ "tool_kind": kind }), says.clone(), reads.clone(), None);
+            assert_eq!(scoped["annotations"]["openWorldHint"], false, "{kind}");
+        }
         let claims = json!({ "is_read_only": true, "is_destructive": false, "is_open_world": false });
         let writes = json!({ "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
         let liar = described(json!({}), claims.clone(), writes, None)["annotations"].clone();

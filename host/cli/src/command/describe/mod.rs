@@ -4,6 +4,7 @@ mod example;
 mod overview;
 mod schema;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use toolcell::{Home, Loaded};
 use toolcell_command::runtime::Runtime;
 use toolcell_config::{Names, configured_compilation};
 use toolcell_core::catalog::Tool;
+use toolcell_core::record::SchemaVersion;
 
 use super::exit::{self, BadRequest, Exit};
 use super::show;
@@ -65,12 +67,30 @@ impl Describe {
 fn records(loaded: &Loaded, tools: &[Arc<Tool>]) -> Value {
     json!({
         "declarations": tools.iter().map(|tool| tool.declaration()).collect::<Vec<_>>(),
-        "interfaces": tools.iter().filter_map(|tool| tool.interface()).collect::<Vec<_>>(),
+        "namespaces": namespaces(tools),
+        "interfaces": tools.iter().map(|tool| tool.whole_interface()).collect::<Vec<_>>(),
         "execution_profiles": tools.iter().map(|tool| tool.execution_profile()).collect::<Vec<_>>(),
         "permission_profiles": tools.iter().map(|tool| tool.permission_profile()).collect::<Vec<_>>(),
         "imports": loaded.imports(),
         "notes": Loaded::notes(tools),
     })
+}
+
+/// The namespaces of the tools (AT-OBJ-04), each once.
+fn namespaces(tools: &[Arc<Tool>]) -> Vec<Value> {
+    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for tool in tools {
+        let declaration = tool.declaration();
+        known.entry(&declaration.namespace).or_default().push(&declaration.tool_id);
+    }
+    let producer = tools.first().map(|tool| &**tool.component());
+    let record = |(namespace, tool_refs): (&str, Vec<&str>)| {
+        json!({
+            "schema_version": SchemaVersion::CURRENT, "namespace": namespace, "source": "provider", "producer": producer,
+            "tool_refs": tool_refs,
+        })
+    };
+    known.into_iter().map(record).collect()
 }
 
 fn for_people(target: &Target, loaded: &Loaded, tools: &[Arc<Tool>]) -> String {

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::record::SubjectField;
+use serde::Deserialize;
+
+use crate::record::{SubjectField, ToolInterface};
 
 use super::findings::{Findings, Place};
 use super::references::{Linked, Record, text};
@@ -27,8 +29,10 @@ pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
         identity(tool.declaration.value, tool_id, interface.value, &place, findings);
         schemas(tool.declaration.value, interface.value, &place, findings);
         subjects(tool.declaration.value, interface.value, &place, findings);
+        matcher(interface.value, &place, findings);
     }
     visibility(tool, interfaces, findings);
+    defaults(tool.declaration.value, tool.interface.map(|interface| interface.value), &declaration, findings);
     named_fields(tool, &declaration, findings);
     if let Some(execution) = tool.execution_profile {
         execution_profile(tool, execution, &executions.item(execution.at), findings);
@@ -85,6 +89,18 @@ fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings:
     }
 }
 
+/// Notes a permission matcher that compares something else than the subjects of the tool.
+fn matcher(interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+    let Ok(parsed) = ToolInterface::deserialize(interface) else { return };
+    if !parsed.is_matched() {
+        findings.note(
+            &place.field("permission_matcher"),
+            "this host does not evaluate it: each call needs an approval, unless a rule allows the tool; name the arguments \
+             in permission_subjects, and the kind of one of them here",
+        );
+    }
+}
+
 /// Refuses the visibility `deferred` without that lifecycle, because only the lifecycle keeps a schema from models.
 fn visibility(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else { return };
@@ -118,12 +134,50 @@ fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, fin
     for (at, field) in fields.iter().enumerate() {
         // The specification's `resource_id` is a subject of the kind `resource`.
         let field = field.as_str().unwrap_or_default();
-        if !kinds.contains(&field.strip_suffix("_id").unwrap_or(field)) {
+        let is_named = kinds.contains(&field) || kinds.contains(&field.strip_suffix("_id").unwrap_or(field));
+        if !is_named {
             let message =
                 format!("a hint that has no effect: permission_subjects names no argument of the kind {field:?}");
             findings.note(&place.item(at), message);
         }
     }
+}
+
+/// Notes defaults whose type or value their own schema refuses: a call that needs such a default fails.
+fn defaults(declaration: &Value, interface: Option<&Value>, place: &Place<'_>, findings: &mut Findings) {
+    let Some(contract) = declaration.get("input_contract") else { return };
+    let Some(Value::Object(defaults)) = contract.get("defaults") else { return };
+    let own = contract.get("model_input_schema").filter(|schema| !schema.is_null());
+    let Some(schema) = own.or_else(|| interface?.get("model_input_schema")) else { return };
+    let (place, list) = (place.field("input_contract"), "defaults");
+    let place = place.field(list);
+    for (name, value) in defaults {
+        let of = schema.get("properties").and_then(|properties| properties.get(name));
+        if of.is_some_and(|of| !may_be(of, value)) {
+            findings.note(&place.field(name), "its own schema refuses this default: a call that needs it fails");
+        }
+    }
+}
+
+/// Whether the words `type`, `enum` and `const` of a schema allow the value.
+fn may_be(schema: &Value, value: &Value) -> bool {
+    let is = |kind: &Value| match (kind.as_str(), value) {
+        (Some("null"), value) => value.is_null(),
+        (Some("boolean"), value) => value.is_boolean(),
+        (Some("string"), value) => value.is_string(),
+        (Some("array"), value) => value.is_array(),
+        (Some("object"), value) => value.is_object(),
+        (Some("number"), value) => value.is_number(),
+        (Some("integer"), value) => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        _ => true,
+    };
+    let has_type = match schema.get("type") {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(is),
+        Some(kind) => is(kind),
+    };
+    let is_listed = schema.get("enum").and_then(Value::as_array).is_none_or(|known| known.contains(value));
+    has_type && is_listed && schema.get("const").is_none_or(|only| only == value)
 }
 
 /// Notes fields that a contract lists and no schema describes. They may occur if the schema is open; otherwise their

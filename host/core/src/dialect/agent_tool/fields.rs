@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::record::{
-    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, Lifecycle,
-    NonInteractive, PermissionChannel, RiskLevel, SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
+    AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, InterruptBehavior,
+    Lifecycle, MutationPolicy, NonInteractive, PermissionChannel, PermissionProfile, ResourceLock, RiskLevel,
+    SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
 };
 
 use super::findings::{Findings, Place};
@@ -14,6 +15,12 @@ use super::unknown;
 
 /// Prefixes of the predicates that the specification allows instead of a safety fact.
 const PREDICATES: [&str; 3] = ["classifier:", "same_as:", "feature:"];
+/// The safety facts, which `same_as:` can name.
+const FACTS: [&str; 4] = ["is_read_only", "is_concurrency_safe", "is_destructive", "is_open_world"];
+
+/// Maximum number of `resource_locks` of a tool, and length of the name of each, in bytes.
+const LOCKS_MAX: usize = 32;
+const LOCK_BYTES_MAX: usize = 200;
 
 /// Maximum length of a pattern in `tool_calls`: a namespace, a dot and a name fit.
 const TOOL_PATTERN_BYTES_MAX: usize = 200;
@@ -66,6 +73,11 @@ const fn refused(name: &'static str, advice: &'static str) -> Field {
     Field::new(name, Shape::Refused(advice)).narrows()
 }
 
+/// A limit that this host does not honour, so that it refuses calls.
+const fn gap(name: &'static str, advice: &'static str) -> Field {
+    Field::new(name, Shape::Gap(advice)).narrows()
+}
+
 const fn hint(name: &'static str, instead: &'static str) -> Field {
     Field::new(name, Shape::Hint(instead))
 }
@@ -107,6 +119,8 @@ static DECLARATION: Object = Object {
         text("interface_ref").narrows(),
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
+        refused("execution_profile", "the declaration refers to another one; remove it, or the reference"),
+        refused("permission_profile", "the declaration refers to another one; remove it, or the reference"),
         MAPPINGS,
         Field::new("annotations", Shape::Look(unknown::annotations)),
     ],
@@ -123,8 +137,10 @@ static INPUT_CONTRACT: Object = Object {
         Field::new("examples", Shape::Is(is::<Vec<Value>>)),
         texts("sensitive_fields").narrows(),
         texts("internal_only_fields").narrows(),
-        Field::new("argument_mode", Shape::Is(word::<ArgumentMode>)).narrows(),
-        refused("mutation_policy", "hooks and approvers may change any argument within the schema; remove the field"),
+        Field::new("argument_mode", Shape::Look(argument_mode)).narrows(),
+        Field::new("media_mode", Shape::Look(media_mode)).narrows(),
+        Field::new("mutation_policy", Shape::Look(mutation_policy)).narrows(),
+        refused("schema", "model_input_schema says what the arguments are; remove one of them"),
     ],
 };
 
@@ -139,7 +155,8 @@ static OUTPUT_CONTRACT: Object = Object {
         Field::new("redaction_rules", Shape::Look(redaction_rules)).narrows(),
         Field::new("artifact_expectations", Shape::Objects(&ARTIFACT_EXPECTATION)).narrows(),
         PERSISTENCE,
-        refused("redaction_policy_refs", "a toolkit carries no such policy; use redaction_rules"),
+        gap("redaction_policy_refs", "it has no such policy; use redaction_rules"),
+        refused("schema", "structured_schema says what the output is; remove one of them"),
         hint("rendering_boundary", "content, structured output and summary are always kept apart"),
         text("fallback_summary"),
     ],
@@ -159,14 +176,23 @@ static INTERFACE: Object = Object {
         schema("runtime_input_schema"),
         schema("output_schema"),
         flag("strict").narrows(),
-        Field::new("schema_visibility", Shape::Is(word::<SchemaVisibility>)).narrows(),
+        text("namespace"),
+        texts("native_ids"),
+        text("user_facing_name"),
+        Field::new("schema_visibility", Shape::Look(schema_visibility)).narrows(),
         Field::new("is_enabled", Shape::Look(is_enabled)).narrows(),
         Field::new("is_read_only", Shape::Look(fact)).narrows(),
         Field::new("is_concurrency_safe", Shape::Look(fact)).narrows(),
         Field::new("is_destructive", Shape::Look(fact)).narrows(),
         Field::new("is_open_world", Shape::Look(fact)).narrows(),
-        refused("requires_user_interaction", "use approval_required, or ask through toolcell:tool/interaction"),
-        refused("permission_matcher", "name the arguments in permission_subjects"),
+        flag("requires_user_interaction").narrows(),
+        // Its effect depends on the subjects: see `claims`.
+        text("permission_matcher").narrows(),
+        flag("requires_exclusive_context").narrows(),
+        Field::new("resource_locks", Shape::Look(resource_locks)).narrows(),
+        Field::new("interrupt_behavior", Shape::Look(interrupt_behavior)),
+        hint("abort_semantics", "the host stops any guest; one that imports cancellation is asked first"),
+        hint("progress_schema", "progress has the fields of tool_progress"),
         hint("classifier_input", "a component that exports classification gets the whole input"),
         Field::new("permission_subjects", Shape::Look(subjects)).narrows(),
         count("timeout_ms").narrows(),
@@ -175,7 +201,7 @@ static INTERFACE: Object = Object {
         text("execution_profile_ref").narrows(),
         text("permission_profile_ref").narrows(),
         PERSISTENCE,
-        refused("redaction_policy_refs", "a toolkit carries no such policy; use redaction_rules"),
+        gap("redaction_policy_refs", "it has no such policy; use redaction_rules"),
         hint("rendering", "people see the content and the summary of a result"),
         flag("should_defer"),
         flag("always_load"),
@@ -224,7 +250,7 @@ static PERMISSION_PROFILE: Object = Object {
         Field::new("access_kinds", Shape::Each(known_word::<AccessKind>)).narrows(),
         Field::new("write_effects", Shape::Each(known_word::<WriteEffect>)).narrows(),
         text("network_scope").narrows(),
-        refused("tenant_scope", "it knows no tenants; serve each tenant with a host of its own"),
+        gap("tenant_scope", "it knows no tenants; serve each tenant with a host of its own, and remove the field"),
         texts("credential_refs").narrows(),
         Field::new("credential_uses", Shape::Objects(&CREDENTIAL_USE)).narrows(),
         text("sandbox_profile").narrows(),
@@ -235,9 +261,9 @@ static PERMISSION_PROFILE: Object = Object {
         // Its effect depends on the interface: see `claims`.
         texts("rule_matching_fields"),
         text("data_sensitivity").narrows(),
-        hint("retention_hint", "stored results stay until they are removed"),
+        Field::new("retention_hint", Shape::Look(retention_hint)).narrows(),
         flag("redaction_required").narrows(),
-        refused("policy_refs", "a toolkit carries no policies; write rules into toolcell.toml"),
+        Field::new("policy_refs", Shape::Look(policy_refs)).narrows(),
         texts("environment").narrows(),
         Field::new("tool_calls", Shape::Each(tool_pattern)).narrows(),
     ],
@@ -326,12 +352,106 @@ fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-/// Accepts a feature gate. Any other predicate is an error, because it would have to be evaluated.
+/// Accepts a feature gate. With any other predicate the tool is not enabled, because nobody evaluates it (AT-IF-04).
 fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    let is_gate = Enabled::deserialize(value).is_ok_and(|enabled| enabled.feature().is_some());
-    if !matches!(value, Value::Bool(_) | Value::Null) && !is_gate {
-        findings
-            .error(place, "this host does not honour it: write true, false or feature:NAME; it evaluates nothing else");
+    match Enabled::deserialize(value) {
+        Ok(enabled) if enabled.feature().is_some() => {}
+        Ok(Enabled::Gate(_)) => {
+            findings.note(place, "the tool is not enabled: this host evaluates no predicate but feature:NAME");
+        }
+        Ok(Enabled::Flag(_)) => {}
+        Err(_) if value.is_null() => {}
+        Err(_) => findings.error(place, "is neither true nor false nor a predicate"),
+    }
+}
+
+/// Accepts every mode of the specification, and honours `json` (AT-IN-08).
+fn argument_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match word::<ArgumentMode>(value) {
+        Err(problem) => findings.error(place, problem),
+        Ok(()) if value.is_null() || value == "json" => {}
+        Ok(()) => findings.gap(place, "arguments are one JSON object; write json"),
+    }
+}
+
+/// Arguments are JSON, so a tool that takes other media alone cannot be called (AT-IN-10).
+fn media_mode(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let is_json = |mode: &Value| mode.as_str().is_some_and(|mode| matches!(mode, "json" | "application/json"));
+    let takes_json = match value {
+        Value::Null => true,
+        Value::Array(modes) => modes.is_empty() || modes.iter().any(is_json),
+        mode => is_json(mode),
+    };
+    if !takes_json {
+        findings.gap(place, "arguments are JSON; name application/json among the media that the tool takes");
+    }
+}
+
+/// A policy with a word that is not known could forbid more than is known (AT-IN-09).
+fn mutation_policy(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let is_nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+    if !is_nothing && MutationPolicy::read(value).is_none() {
+        findings.gap(
+            place,
+            "it knows the words allow, deny and internal_only, for all sources or for each of hooks and permission_prompt, \
+             and a list of fields",
+        );
+    }
+}
+
+fn schema_visibility(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match word::<SchemaVisibility>(value) {
+        Err(problem) => findings.error(place, problem),
+        Ok(()) if value == "native_ref" => {
+            findings.gap(place, "it loads no schemas from elsewhere; write the schema out")
+        }
+        Ok(()) => {}
+    }
+}
+
+fn resource_locks(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    let Ok(locks) = Vec::<ResourceLock>::deserialize(value) else {
+        return findings
+            .error(place, "is not a list of objects such as {\"resource\": \"printer\", \"mode\": \"exclusive\"}");
+    };
+    let fits = |lock: &ResourceLock| (1..=LOCK_BYTES_MAX).contains(&lock.resource.len());
+    if locks.len() > LOCKS_MAX || !locks.iter().all(fits) {
+        let message = format!("has at most {LOCKS_MAX} locks, each with a name of 1 to {LOCK_BYTES_MAX} bytes");
+        findings.error(place, message);
+    }
+}
+
+/// The host stops every call that is canceled: no tool can go on against the will of its caller.
+fn interrupt_behavior(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match word::<InterruptBehavior>(value) {
+        Err(problem) => findings.error(place, problem),
+        Ok(()) if value == "block" => findings.note(place, "has no effect: the host stops every call that is canceled"),
+        Ok(()) => {}
+    }
+}
+
+fn retention_hint(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match value.as_str() {
+        Some(hint) if hint.is_empty() || PermissionProfile::keeps_nothing(hint) => {}
+        Some(_) => findings.note(
+            place,
+            "a hint that this host does not use; stored results stay until they are removed, and those of a tool that says \
+             none, transient or ephemeral are not stored",
+        ),
+        None if value.is_null() => {}
+        None => findings.error(place, "is not a text"),
+    }
+}
+
+/// A policy that nobody has here can allow nothing (AT-PERM-17).
+fn policy_refs(findings: &mut Findings, place: &Place<'_>, value: &Value) {
+    match Vec::<String>::deserialize(value) {
+        Ok(refs) if refs.is_empty() => {}
+        Ok(_) => findings.note(
+            place,
+            "this host has no such policies: each call needs an approval, unless a rule of toolcell.toml allows the tool",
+        ),
+        Err(error) => findings.error(place, error.to_string()),
     }
 }
 
@@ -340,6 +460,7 @@ fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
 fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}
+        Value::String(text) if text.strip_prefix("same_as:").is_some_and(|fact| FACTS.contains(&fact)) => {}
         Value::String(text) if PREDICATES.iter().any(|start| text.starts_with(start)) => {
             findings.note(place, "a predicate counts as unstated; what the component classifies counts for each call");
         }

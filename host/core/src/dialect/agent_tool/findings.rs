@@ -52,6 +52,8 @@ impl<'a> Place<'a> {
 pub(super) struct Findings {
     errors: List,
     notes: List,
+    /// What is demanded and cannot be done: each is a note too.
+    gaps: List,
     unknown: usize,
 }
 
@@ -89,6 +91,14 @@ impl Findings {
         self.notes.add(place, message.as_ref(), NOTES_MAX);
     }
 
+    /// Adds a finding about a demand that this host does not meet: calls of the tools that it is about are refused. If there
+    /// are too many, the one that stands for the rest is about all tools.
+    pub(super) fn gap(&mut self, place: &Place<'_>, advice: &str) {
+        let message = format!("this host does not honour it, and refuses calls of the tool: {advice}");
+        self.note(place, &message);
+        self.gaps.add(place, &message, NOTES_MAX);
+    }
+
     /// Counts one more unknown field. Returns `false` beyond the maximum, which is reported as one error.
     pub(super) fn count_unknown(&mut self, place: &Place<'_>) -> bool {
         self.unknown += 1;
@@ -111,6 +121,7 @@ impl Findings {
         }
         self.errors.left_out += derived.errors.left_out;
         self.notes = derived.notes;
+        self.gaps = derived.gaps;
     }
 
     pub(super) fn has_errors(&self) -> bool {
@@ -122,8 +133,8 @@ impl Findings {
         self.errors.finish()
     }
 
-    /// The notes, in the order in which they were found.
-    pub(super) fn into_notes(self) -> Vec<Finding> {
-        self.notes.finish()
+    /// The notes, and the gaps, each in the order in which they were found.
+    pub(super) fn into_notes(self) -> (Vec<Finding>, Vec<Finding>) {
+        (self.notes.finish(), self.gaps.finish())
     }
 }

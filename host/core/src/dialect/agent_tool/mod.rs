@@ -1,10 +1,11 @@
 //! The answer of a guest's `describe`: Agent Tool 0.2.0 records as JSON, parsed and normalised. All of it is a claim.
 //!
 //! All errors are reported at once. A field that would limit a call and cannot be honoured is an error, because a lost
-//! limit widens the tool. An unknown field that limits nothing stays in the records, and a note names it. `short.rs` derives
+//! limit widens the tool; or a gap, so that no call of the tool runs. An unknown field that limits nothing stays in the records, and a note names it. `short.rs` derives
 //! the records of a toolkit in the short form, and nothing else here knows that form.
 
 mod claims;
+mod embedded;
 mod fields;
 mod findings;
 mod names;
@@ -55,6 +56,7 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
         value = records;
     }
     let mut of_records = Findings::default();
+    embedded::lift(&mut value);
     look(&value, &mut of_records);
     findings.add(of_records, if is_short { short::placed } else { Some });
     if findings.has_errors() && guard!("description_findings") {
@@ -67,7 +69,9 @@ pub fn toolkit(text: &str) -> Result<Described, Vec<Finding>> {
             declaration.tool_id = declaration.qualified_name();
         }
     }
-    Ok(Described { toolkit, notes: findings.into_notes(), is_short })
+    let (notes, gaps) = findings.into_notes();
+    toolkit.gaps = gaps;
+    Ok(Described { toolkit, notes, is_short })
 }
 
 fn look(value: &Value, findings: &mut Findings) {

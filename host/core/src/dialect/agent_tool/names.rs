@@ -14,6 +14,9 @@ use super::references::{records, text};
 const NAME_CHARS_MAX: usize = 64;
 /// Maximum length of a description, in characters: a longer one would be an attack on the model's attention.
 const DESCRIPTION_CHARS_MAX: usize = 16_000;
+/// The number of words that a search hint should have (AT-DECL-06).
+const HINT_WORDS_MIN: usize = 3;
+const HINT_WORDS_MAX: usize = 10;
 /// Maximum number of credentials that one profile names.
 const CREDENTIALS_MAX: usize = 16;
 
@@ -57,6 +60,12 @@ fn words(declaration: &Value, place: &Place<'_>, findings: &mut Findings) {
             findings.error(&place, "the description is empty");
         } else if description.chars().count() > DESCRIPTION_CHARS_MAX {
             findings.error(&place, format!("the description is longer than {DESCRIPTION_CHARS_MAX} characters"));
+        }
+    }
+    if let Some(hint) = text(declaration, "search_hint") {
+        let words = hint.split_whitespace().count();
+        if !(HINT_WORDS_MIN..=HINT_WORDS_MAX).contains(&words) {
+            findings.note(&place.field("search_hint"), format!("a hint of {words} words: 3 to 10 are found best"));
         }
     }
     match text(declaration, "tool_kind") {

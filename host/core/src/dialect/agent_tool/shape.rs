@@ -43,6 +43,8 @@ pub(super) enum Shape {
     Refused(&'static str),
     /// A hint that this host ignores, with what applies instead.
     Hint(&'static str),
+    /// A limit that cannot be honoured: calls are refused, and the text says what else to do.
+    Gap(&'static str),
 }
 
 impl Field {
@@ -85,7 +87,8 @@ pub(super) fn hold(
             }
             _ => findings.error(place, "is not a list"),
         },
-        Shape::Refused(_) | Shape::Hint(_) if says_nothing(value) => {}
+        Shape::Refused(_) | Shape::Hint(_) | Shape::Gap(_) if says_nothing(value) => {}
+        Shape::Gap(advice) => findings.gap(place, advice),
         Shape::Refused(advice) => findings.error(place, format!("this host does not honour it: {advice}")),
         Shape::Hint(instead) => findings.note(place, format!("a hint that this host does not use; {instead}")),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::approval::EditCheck;
 use crate::catalog::Tool;
-use crate::record::{Approval, Input};
+use crate::record::{Approval, Input, MutationSource};
 
 use super::super::aside;
 use super::super::redaction::restored;
@@ -63,8 +63,14 @@ async fn runs(tool: &Tool, asked: &Input, shown: &Input, text: &str) -> Result<(
     let Some(input) = read(asked, shown, text)? else { return Ok(()) };
     let contract = Arc::clone(tool.contract());
     let bytes = input.text().len();
+    let from = asked.clone();
     let work = move || match input.value() {
-        Ok(value) => contract.check_call_input(value, bytes).map_err(|why| why.to_string()),
+        Ok(value) => {
+            match from.value().ok().and_then(|from| contract.forbids(MutationSource::PermissionPrompt, from, value)) {
+                Some(why) => Err(why.to_owned()),
+                None => contract.check_call_input(value, bytes).map_err(|why| why.to_string()),
+            }
+        }
         Err(error) => Err(format!("it is not JSON: {error}")),
     };
     aside::run(work).await.unwrap_or_else(|refusal| Err(refusal.message))

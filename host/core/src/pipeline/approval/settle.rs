@@ -31,6 +31,16 @@ pub(super) async fn settle(
         let message = format!("the call was not approved{because}");
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_rejected", message));
     }
+    if let Some(channel) = tool.permission_profile().permission_channel
+        && !channel.takes(&answer.channel)
+        && guard!("approval_channel")
+    {
+        let message = format!(
+            "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
+            answer.channel
+        );
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message));
+    }
     let edited = edited(journey, permit.call_input(), &answer).await?;
     let approved = decided(journey, &answer, edited.as_ref()).await?;
     permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
@@ -69,6 +79,11 @@ async fn edit(
     let source = (MutationSource::PermissionPrompt, answer.approver.as_str());
     let reason = "updated_input of the approver";
     journey.mutated(InputMutation::new(id, source.0, source.1, asked.call_input(), &input, reason));
+    if let (Ok(from), Ok(to)) = (asked.call_input().value(), input.value())
+        && let Some(why) = tool.contract().forbids(MutationSource::PermissionPrompt, from, to)
+    {
+        return Err(edit_invalid(why));
+    }
     check(journey, tool, &input).await?;
     let limits = journey.request.limits.for_checks();
     journey.services.executor.validate(journey.check(tool, &input, &limits)).await?;

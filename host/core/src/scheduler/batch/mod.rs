@@ -6,13 +6,16 @@ mod plan;
 mod state;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::record::ContextModifierPolicy;
+use crate::record::{ContextModifierPolicy, SchemaVersion, digest};
 
 pub use outlet::{Given, Outlet};
 pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
 pub use state::{BatchState, Cause, Step};
 
+/// Number of hexadecimal digits in the id of a policy.
+const ID_CHARS: usize = 16;
 /// Default for the calls of a batch that run at once.
 const PARALLEL: usize = 8;
 /// Maximum number of calls of a batch that are in progress at once.
@@ -182,6 +185,42 @@ impl Default for BatchPolicy {
 }
 
 impl BatchPolicy {
+    /// The `tool_scheduler_policy` (AT-OBJ-12), with what it says beside its fields (AT-N-17). Its id is the same for the same
+    /// policy.
+    pub fn record(&self) -> Value {
+        let mut record = json!({
+            "schema_version": SchemaVersion::CURRENT,
+            "scheduler_policy_id": "",
+            "scope": "batch",
+            "max_parallel": self.at_once(),
+            "ordering_policy": self.ordering,
+            "yield_policy": self.yields,
+            "interrupt_behavior": self.interrupt,
+            "sibling_failure_policy": self.siblings,
+            "context_modifier_policy": self.context_modifiers,
+            "concurrency_safety": "as the tool states it for the input; otherwise the call runs alone",
+            "parallel": {
+                "read_only": "beside each other",
+                "write": "apart where they reach one folder, in their order",
+                "destructive": "alone if it cannot be undone, otherwise as writes",
+                "open_world": "beside each other, apart if one changes something elsewhere",
+            },
+            "synthetic_results": {
+                "user_interruption": "canceled",
+                "sibling_error": "sibling_canceled",
+                "fallback": "streaming_fallback_discarded",
+                "timeout": "timeout",
+                "discarded_execution": "streaming_fallback_discarded",
+            },
+        });
+        let digest = digest(record.to_string().as_bytes());
+        let hex: String = digest.chars().skip("sha256:".len()).take(ID_CHARS).collect();
+        if let Some(fields) = record.as_object_mut() {
+            fields.insert("scheduler_policy_id".to_owned(), format!("scheduler-policy:{hex}").into());
+        }
+        record
+    }
+
     /// How many calls are in progress at once.
     pub fn at_once(&self) -> usize {
         if self.ordering == OrderingPolicy::Serial { 1 } else { self.max_parallel.clamp(1, PARALLEL_MAX) }

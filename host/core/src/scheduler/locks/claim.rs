@@ -34,6 +34,8 @@ pub struct Claim {
     network: NetworkUse,
     /// How the call uses the context of its caller; `None` if it cannot change it.
     context: Option<Mode>,
+    /// What the tool says that its calls share, by name.
+    named: Vec<(Arc<str>, Mode)>,
     /// Whether the call must be alone.
     alone: bool,
 }
@@ -45,13 +47,28 @@ impl Claim {
         writes: impl Iterator<Item = &'a Path>,
         network: NetworkUse,
     ) -> Self {
-        Self { reads: outermost(reads), writes: outermost(writes), network, context: None, alone: false }
+        Self { reads: outermost(reads), writes: outermost(writes), network, ..Self::default() }
     }
 
     /// The same claim, of a call that can change its caller's context: beside others that can, unless `serial`.
     #[must_use]
     pub fn in_context(self, serial: bool) -> Self {
         Self { context: Some(if serial { Mode::Exclusive } else { Mode::Shared }), ..self }
+    }
+
+    /// The same claim, of a call that also uses these resources of the tool's own, by name; `true`: beside no other that
+    /// does.
+    #[must_use]
+    pub fn with_named<'a>(mut self, named: impl Iterator<Item = (&'a Arc<str>, bool)>) -> Self {
+        for (name, is_exclusive) in named {
+            let mode = if is_exclusive { Mode::Exclusive } else { Mode::Shared };
+            match self.named.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) if is_exclusive => *known = mode,
+                Some(_) => {}
+                None => self.named.push((Arc::clone(name), mode)),
+            }
+        }
+        self
     }
 
     /// The claim of a call that runs beside no other.
@@ -69,6 +86,7 @@ impl Claim {
             || !self.writes.is_empty()
             || self.network == NetworkUse::Changes
             || self.context == Some(Mode::Exclusive)
+            || self.named.iter().any(|(_, mode)| *mode == Mode::Exclusive)
     }
 
     /// The use of everything that calls can reach.
@@ -88,6 +106,11 @@ impl Claim {
     /// The use of the context of the caller.
     pub(super) fn context(&self) -> Option<Mode> {
         self.context
+    }
+
+    /// The use of each resource that the tool names.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&Arc<str>, Mode)> {
+        self.named.iter().map(|(name, mode)| (name, *mode))
     }
 
     /// The use of each folder.

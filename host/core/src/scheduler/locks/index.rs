@@ -29,6 +29,8 @@ pub(super) struct Index {
     /// By caller, because each has a context of its own.
     contexts: BTreeMap<u64, Users>,
     folders: BTreeMap<Arc<Path>, Users>,
+    /// What tools name as shared by their calls.
+    named: BTreeMap<Arc<str>, Users>,
 }
 
 /// The calls that use one resource.
@@ -67,6 +69,13 @@ impl Index {
             users.change(mode, call, from, to);
             if users.is_empty() {
                 self.folders.remove(folder);
+            }
+        }
+        for (name, mode) in claim.named() {
+            let users = self.named.entry(Arc::clone(name)).or_default();
+            users.change(mode, call, from, to);
+            if users.is_empty() {
+                self.named.remove(name);
             }
         }
     }
@@ -116,7 +125,8 @@ impl Index {
         let context = claim.context().and_then(|mode| Some((self.contexts.get(&caller)?, mode)));
         let folders = claim.folders();
         let folders = folders.flat_map(move |(folder, mode)| self.around(folder).map(move |users| (users, mode)));
-        std::iter::once((&self.whole, claim.whole())).chain(network).chain(context).chain(folders)
+        let named = claim.named().filter_map(|(name, mode)| Some((self.named.get(name)?, mode)));
+        std::iter::once((&self.whole, claim.whole())).chain(network).chain(context).chain(folders).chain(named)
     }
 
     /// The users of the folder, of those that hold it, and of those in it.
@@ -130,7 +140,11 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.networks.is_empty() && self.contexts.is_empty() && self.folders.is_empty()
+        self.whole.is_empty()
+            && self.networks.is_empty()
+            && self.contexts.is_empty()
+            && self.folders.is_empty()
+            && self.named.is_empty()
     }
 }
 

@@ -35,6 +35,20 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Use another tool, or a later version of this one.",
     },
     Page {
+        code: "declaration_not_honoured",
+        origins: &[Call(CapabilityGap)],
+        means: "The tool cannot be called, because its records demand what toolcell cannot do.",
+        cause: "For example an `argument_mode` other than `json`, or a `tenant_scope`. The message names the field.",
+        remedy: "Change the field as the message says, or run the tool on another host.",
+    },
+    Page {
+        code: "schema_internal",
+        origins: &[Call(SchemaNotLoaded)],
+        means: "The tool is for other tools, and no caller gets its schema.",
+        cause: "`schema_visibility` of its interface is `internal`.",
+        remedy: "Call a tool that is listed.",
+    },
+    Page {
         code: "tool_retired",
         origins: &[Call(CapabilityGap)],
         means: "The tool cannot be called, because its author retired it.",

@@ -218,6 +218,20 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Call again. The tool may have done a part of its work before it asked.",
     },
     Page {
+        code: "mutation_forbidden",
+        origins: &[Call(HookBlocked)],
+        means: "A hook changed arguments that the tool lets no hook change.",
+        cause: "`mutation_policy` of its input contract is `deny`, `internal_only`, or names other fields.",
+        remedy: "Change the matcher of the hook so that it leaves out the tool, or the hook.",
+    },
+    Page {
+        code: "approval_channel",
+        origins: &[Call(ApprovalRejected)],
+        means: "The call was approved by somebody whom the tool does not accept.",
+        cause: "`permission_channel` of its permission profile is `tty`, `http` or `mcp_elicitation`, and the answer came through another.",
+        remedy: "Call again, and approve through that channel.",
+    },
+    Page {
         code: "edit_invalid",
         origins: &[Call(ApprovalRejected), Api(422)],
         means: "The call cannot run with the arguments that the approver gave.",

@@ -1,0 +1,44 @@
+use std::sync::Arc;
+
+use crate::record::{LockMode, ToolInterface};
+
+/// What the calls of a tool use that the host does not know: resources that the tool names (AT-SCHED-10), and a context that
+/// it wants for itself.
+#[derive(Debug, Default)]
+pub(crate) struct DeclaredLocks {
+    /// Each name, and whether a call uses it alone.
+    named: Vec<(Arc<str>, bool)>,
+    needs_context: bool,
+}
+
+impl DeclaredLocks {
+    /// The locks of a tool of `component`, one of whose tools wants its context for itself if `has_context`: the others keep
+    /// away from that one.
+    pub(super) fn of(interface: Option<&ToolInterface>, component: &str, has_context: bool) -> Self {
+        let needs_context = interface.is_some_and(|interface| interface.requires_exclusive_context == Some(true));
+        let declared = interface.map_or(&[][..], |interface| &interface.resource_locks);
+        let mut named: Vec<(Arc<str>, bool)> = declared
+            .iter()
+            .map(|lock| (format!("resource {}", lock.resource).into(), lock.mode == LockMode::Exclusive))
+            .collect();
+        if has_context {
+            named.push((format!("context {component}").into(), needs_context));
+        }
+        Self { named, needs_context }
+    }
+
+    /// Whether a call of a batch runs beside no other.
+    pub(crate) fn needs_context(&self) -> bool {
+        self.needs_context
+    }
+
+    /// Whether the calls of the tool use nothing that the host does not know.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Each resource by its name, and whether a call uses it alone.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        self.named.iter().map(|(name, is_exclusive)| (name, *is_exclusive))
+    }
+}

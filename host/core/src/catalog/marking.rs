@@ -1,0 +1,113 @@
+//! The part of a contract that only the host sees: a schema that says which fields are internal-only, and who may fill them
+//! (AT-IN-11).
+
+use serde_json::{Map, Value, json};
+
+use super::fields;
+use super::listing::{Field, is_item};
+
+/// The words that a marked field has in its schema.
+const VISIBILITY: &str = "visibility";
+const SOURCE: &str = "mutation_source";
+
+/// Marks each of the fields `internal` in `schema`, the schema of what runs, as one that `sources` may fill. A field by name
+/// that the schema does not describe becomes a property of it. With `optional`, no field has to be there: the schema is one
+/// for a model, which fills none of them.
+pub(super) fn mark(schema: &mut Value, internal: &[String], sources: &[&str], optional: bool) {
+    for field in internal {
+        let steps: Vec<String> = field.strip_prefix('/').map(fields::steps).unwrap_or_default();
+        let (named, name) = match steps.as_slice() {
+            [] => (Field::Anywhere(field), Some(field)),
+            [only] => (Field::At(&steps), Some(only)),
+            _ => (Field::At(&steps), None),
+        };
+        if within(schema, named, sources, optional) {
+            continue;
+        }
+        if let (Some(words), Some(name)) = (schema.as_object_mut(), name)
+            && let Value::Object(properties) = words.entry("properties").or_insert_with(|| json!({}))
+        {
+            properties.insert(name.clone(), marked(Value::Object(Map::new()), sources));
+        }
+    }
+}
+
+/// Marks `field` wherever `schema` describes it. Returns whether it does anywhere.
+fn within(schema: &mut Value, field: Field<'_>, sources: &[&str], optional: bool) -> bool {
+    let Value::Object(words) = schema else { return false };
+    let mut found = false;
+    for (word, value) in words.iter_mut() {
+        let mut go_on = |inner: &mut Value, field: Option<Field<'_>>| {
+            found |= field.is_some_and(|field| within(inner, field, sources, optional));
+        };
+        match (word.as_str(), &mut *value) {
+            ("properties", Value::Object(properties)) => {
+                let mut here = false;
+                for (name, inner) in properties.iter_mut() {
+                    if field.here() == Some(name) {
+                        *inner = marked(inner.take(), sources);
+                        here = true;
+                    } else {
+                        go_on(inner, field.below(|step| step == name));
+                    }
+                }
+                found |= here;
+            }
+            ("required", Value::Array(names)) if optional => {
+                names.retain(|known| field.here().is_none_or(|name| known != name));
+            }
+            ("additionalProperties" | "unevaluatedProperties", inner) => go_on(inner, field.below(|_| true)),
+            ("items" | "prefixItems", Value::Array(items)) => {
+                items.iter_mut().for_each(|inner| go_on(inner, field.below(is_item)));
+            }
+            ("items" | "contains" | "unevaluatedItems", inner) => go_on(inner, field.below(is_item)),
+            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
+                all.iter_mut().for_each(|inner| go_on(inner, Some(field)));
+            }
+            ("if" | "then" | "else", inner) => go_on(inner, Some(field)),
+            ("$defs" | "definitions", Value::Object(named)) => {
+                let field = matches!(field, Field::Anywhere(_)).then_some(field);
+                named.values_mut().for_each(|inner| go_on(inner, field));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The schema of an internal-only field, with its mark.
+fn marked(schema: Value, sources: &[&str]) -> Value {
+    let mut words = match schema {
+        Value::Object(words) => words,
+        Value::Bool(false) => Map::from_iter([("not".to_owned(), json!({}))]),
+        _ => Map::new(),
+    };
+    words.insert(VISIBILITY.to_owned(), "internal".into());
+    words.insert(SOURCE.to_owned(), json!(sources));
+    Value::Object(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::mark;
+
+    #[test]
+    fn every_internal_field_is_marked_where_it_is_described_or_becomes_a_property() {
+        let mut schema = json!({
+            "properties": { "a": { "properties": { "zz": { "type": "string" } } }, "zz": true },
+            "required": ["a", "zz"],
+        });
+        mark(&mut schema, &["/a/zz".to_owned(), "other".to_owned()], &["hook"], true);
+        let mark_of = |kind| json!({ "type": kind, "visibility": "internal", "mutation_source": ["hook"] });
+        assert_eq!(schema["properties"]["a"]["properties"]["zz"], mark_of("string"));
+        assert_eq!(schema["properties"]["zz"], json!(true), "only the pointer is internal");
+        assert_eq!(schema["properties"]["other"]["visibility"], "internal");
+        mark(&mut schema, &["zz".to_owned()], &["hook"], true);
+        assert_eq!(
+            (&schema["properties"]["zz"]["visibility"], &schema["required"]),
+            (&json!("internal"), &json!(["a"]))
+        );
+    }
+}

@@ -1,0 +1,63 @@
+use super::{AccessKind, PermissionProfile, SafetyFacts, ToolInterface, ToolKind, WriteEffect};
+
+/// What a tool has to be taken for (AT-N-03): what it does not state counts against it, and so does what its profile lets it
+/// do, whatever it states.
+///
+/// ```
+/// use toolcell_core::record::{Effects, PermissionProfile, ToolKind};
+///
+/// let silent = Effects::of(&ToolKind("function".to_owned()), None, &PermissionProfile::none("a.b"));
+/// assert!(!silent.is_read_only && silent.is_destructive && silent.is_open_world);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effects {
+    pub is_read_only: bool,
+    pub is_destructive: bool,
+    pub is_open_world: bool,
+}
+
+impl Effects {
+    /// The effects of a tool with these records.
+    pub fn of(kind: &ToolKind, interface: Option<&ToolInterface>, profile: &PermissionProfile) -> Self {
+        let facts = interface.map(ToolInterface::facts).unwrap_or_default();
+        let changes = changes(profile);
+        let is_read_only = !changes && facts.is_read_only == Some(true) && facts.is_destructive != Some(true);
+        Self {
+            is_read_only,
+            is_destructive: changes || (facts.is_destructive != Some(false) && !is_read_only),
+            is_open_world: profile.reaches_out() || is_open(kind, facts, profile),
+        }
+    }
+}
+
+/// Whether a tool whose profile reaches nothing elsewhere is open-world all the same. A profile that names access states
+/// what the tool reaches, unless the kind of the tool says that it reaches more (AT-KIND-02, 03, 05, 06, 09, 13).
+fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> bool {
+    let is_closed = profile.network_scope.as_deref() == Some("none") || !profile.access_kinds.is_empty();
+    match facts.is_open_world {
+        Some(said) => said,
+        None => kind.is_open_world() || !is_closed,
+    }
+}
+
+/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
+/// remote mutation.
+fn changes(profile: &PermissionProfile) -> bool {
+    let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
+    let only_reads_out = harmless && !profile.write_effects.is_empty();
+    let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
+    profile.wants_file_write()
+        || acts.iter().any(|kind| profile.wants(kind))
+        || (profile.reaches_out() && !only_reads_out)
+}
+
+impl From<Effects> for SafetyFacts {
+    fn from(effects: Effects) -> Self {
+        Self {
+            is_read_only: Some(effects.is_read_only),
+            is_concurrency_safe: None,
+            is_destructive: Some(effects.is_destructive),
+            is_open_world: Some(effects.is_open_world),
+        }
+    }
+}

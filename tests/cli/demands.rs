@@ -1,0 +1,162 @@
+//! What a component demands and this host cannot do, or only in part: it loads, and no call does what was not meant.
+
+use serde_json::{Value, json};
+
+use super::strict::{changed, described, errors, set, write};
+use crate::pipeline::doubles::echoing;
+use crate::support::{Client, Toolcell, scratch};
+
+/// Calls a tool that differs from one without secrets, under these options.
+fn call_of(change: impl FnOnce(&mut Value), options: &[&str]) -> Value {
+    let (_guard, folder) = scratch();
+    let component = changed(|toolkit| {
+        let profile = toolkit["permission_profiles"][0].as_object_mut().unwrap();
+        profile.retain(|field, _| !field.starts_with("credential"));
+        change(toolkit);
+    });
+    let tool = write(&folder, &component);
+    described(&component).exits(0);
+    let call = ["call", &tool, "{}", "--allow-read=.", "--json"].into_iter().chain(options.iter().copied());
+    Toolcell::new(call).dir(&folder).run().json()
+}
+
+#[test]
+fn a_demand_that_this_host_cannot_meet_loads_and_every_call_is_refused() {
+    for (object, field, value) in [
+        ("/declarations/0/input_contract", "argument_mode", json!("stream")),
+        ("/declarations/0/input_contract", "media_mode", json!(["image/png"])),
+        ("/declarations/0/input_contract", "mutation_policy", json!({"hooks": "sometimes"})),
+        ("/declarations/0/output_contract", "redaction_policy_refs", json!(["p1"])),
+        ("/interfaces/0", "schema_visibility", json!("native_ref")),
+        ("/permission_profiles/0", "tenant_scope", json!("tenant:7")),
+    ] {
+        let component = changed(|toolkit| set(toolkit, object, field, value.clone()));
+        let described = described(&component).exits(0).stdout;
+        assert!(described.contains(&format!("{object}/{field}: ")), "{described}");
+        let record = call_of(|toolkit| set(toolkit, object, field, value.clone()), &[]);
+        assert_eq!(record["error"]["error_class"], "capability_gap", "{field}");
+        assert_eq!(record["error"]["error_code"], "declaration_not_honoured", "{field}");
+        assert!(record["error"]["message"].as_str().unwrap().contains(field), "{record}");
+        // Nothing is listed that no call can reach.
+        let (_guard, folder) = scratch();
+        let mut client = Client::run(Toolcell::new(["mcp", &write(&folder, &component)]));
+        client.initialize(crate::support::OLD);
+        assert_eq!(client.request("tools/list", json!({}))["result"]["tools"], json!([]), "{field}");
+    }
+}
+
+#[test]
+fn what_rules_and_people_cannot_be_sure_of_needs_an_approval() {
+    for (object, field, value) in [
+        ("/interfaces/0", "requires_user_interaction", json!(true)),
+        ("/interfaces/0", "permission_matcher", json!("classifier:risk")),
+        ("/interfaces/0", "permission_matcher", json!("path")),
+        ("/permission_profiles/0", "policy_refs", json!(["p1"])),
+    ] {
+        let record = call_of(|toolkit| set(toolkit, object, field, value.clone()), &["--mode=non_interactive"]);
+        assert_eq!(record["error"]["error_code"], "approval_not_possible", "{field} {value}");
+    }
+    let heard = |toolkit: &mut Value| {
+        set(toolkit, "/interfaces/0", "permission_matcher", json!("path"));
+        set(toolkit, "/interfaces/0", "permission_subjects", json!({"/path": "path"}));
+    };
+    assert_eq!(call_of(heard, &["--mode=non_interactive"])["error"], Value::Null);
+}
+
+#[test]
+fn a_tool_that_no_caller_may_have_is_refused_by_its_own_word() {
+    let predicate = call_of(|toolkit| set(toolkit, "/interfaces/0", "is_enabled", json!("classifier:x")), &[]);
+    assert_eq!(predicate["error"]["error_code"], "tool_disabled");
+    let internal = |toolkit: &mut Value| set(toolkit, "/interfaces/0", "schema_visibility", json!("internal"));
+    let refused = call_of(internal, &[]);
+    assert_eq!(refused["error"]["error_class"], "schema_not_loaded");
+    assert_eq!(refused["error"]["error_code"], "schema_internal");
+}
+
+#[test]
+fn records_inside_of_a_declaration_count_as_those_beside_it() {
+    let component = echoing("embedded", |toolkit| {
+        let declaration = &mut toolkit["declarations"][0];
+        declaration["input_contract"] = json!({ "schema": { "type": "object", "properties": { "n": { "type": "integer" } } }, "defaults": { "n": "x" } });
+        declaration["search_hint"] = json!("one");
+        declaration["execution_profile"] = json!({ "timeout_ms": 900 });
+        declaration["permission_profile"] = json!({ "risk_level": "low", "approval_required": true });
+    });
+    let (_guard, folder) = scratch();
+    let tool = write(&folder, &component);
+    let records = Toolcell::new(["describe", &tool, "--json"]).run().exits(0).json();
+    assert_eq!(records["execution_profiles"][0]["timeout_ms"], 900);
+    assert_eq!(records["permission_profiles"][0]["approval_required"], true);
+    let declaration = &records["declarations"][0];
+    assert_eq!(declaration["execution_profile_ref"], records["execution_profiles"][0]["execution_profile_id"]);
+    assert_eq!(declaration["permission_profile_ref"], records["permission_profiles"][0]["permission_profile_id"]);
+    let noted: Vec<&str> =
+        records["notes"].as_array().unwrap().iter().map(|note| note["path"].as_str().unwrap()).collect();
+    assert_eq!(noted, ["/declarations/0/search_hint", "/declarations/0/input_contract/defaults/n"]);
+    let call = |input| Toolcell::new(["call", &tool, input, "--json", "--mode=non_interactive"]).run().json();
+    assert_eq!(call("{\"n\": \"x\"}")["error"]["error_class"], "schema_validation_failed");
+    assert_eq!(call("{\"n\": 1}")["error"]["error_code"], "approval_not_possible");
+    let both = errors(&echoing("embedded", |toolkit| {
+        toolkit["declarations"][0]["input_contract"]["schema"] = json!({ "type": "object" });
+    }));
+    assert!(both.len() == 1 && both[0].contains("remove one of them"), "{both:?}");
+}
+
+#[test]
+fn an_interface_has_all_concerns_and_a_profile_has_one_id() {
+    let records = |component: &[u8]| {
+        let (_guard, folder) = scratch();
+        Toolcell::new(["describe", &write(&folder, component), "--json"]).run().exits(0).json()
+    };
+    let silent = records(&echoing("silent", |_| {}));
+    let interface = &silent["interfaces"][0];
+    for field in [
+        "name",
+        "aliases",
+        "namespace",
+        "native_ids",
+        "user_facing_name",
+        "model_input_schema",
+        "runtime_input_schema",
+        "strict",
+        "schema_visibility",
+        "is_enabled",
+        "availability",
+        "validation",
+        "rendering",
+        "execution_profile_ref",
+    ] {
+        assert!(!interface[field].is_null(), "{field}: {interface:#}");
+    }
+    let shared = echoing("shared", |toolkit| {
+        toolkit["declarations"][0]["execution_profile_ref"] = json!("e");
+        let mut other = toolkit["declarations"][0].clone();
+        other["name"] = json!("other");
+        other["permission_profile_ref"] = json!("p");
+        toolkit["declarations"].as_array_mut().unwrap().push(other);
+        toolkit["execution_profiles"] =
+            json!([{"schema_version": "0.2.0", "execution_profile_id": "e", "execution_kind": "embedded_runtime"}]);
+        toolkit["permission_profiles"] = json!([{
+            "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low", "access_kinds": ["file_write"],
+        }]);
+    });
+    let records = records(&shared);
+    let ids: Vec<&Value> = (0..2).map(|at| &records["execution_profiles"][at]["execution_profile_id"]).collect();
+    assert_ne!(ids[0], ids[1], "their contents differ: {records:#}");
+    assert_eq!(ids, [0, 1].map(|at| &records["declarations"][at]["execution_profile_ref"]));
+    assert_eq!(records["execution_profiles"][0]["sandbox_profile"], "granted");
+}
+
+#[test]
+fn a_result_that_the_tool_wants_kept_nowhere_is_on_no_disk() {
+    let hinted = |hint: &str| {
+        let component = echoing("kept", |toolkit| {
+            toolkit["declarations"][0]["permission_profile"] = json!({ "risk_level": "low", "retention_hint": hint });
+        });
+        let (_guard, folder) = scratch();
+        let tool = write(&folder, &component);
+        Toolcell::new(["call", &tool, "{\"a\": 1}", "--record"]).run().exits(0).json()["persistence"].clone()
+    };
+    assert_eq!(hinted("transient")[0]["strategy"], "never_persist");
+    assert_ne!(hinted("30d")[0]["strategy"], "never_persist");
+}
