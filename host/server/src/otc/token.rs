@@ -14,6 +14,8 @@ const TOKEN_BYTES_MAX: usize = 8 << 10;
 const VALUES_MAX: usize = 100;
 /// How far the clock of the engine may be ahead, in seconds.
 const SKEW_SECONDS: f64 = 60.0;
+/// How long a token may still be valid, in seconds: a day. One that was stolen ends by itself, whatever its engine wrote.
+const LIFE_SECONDS_MAX: f64 = 86_400.0;
 /// The version of tokens that engines write.
 const VERSION: &str = "1";
 /// For whom an engine writes tokens.
@@ -94,6 +96,9 @@ fn check(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     if is_over && guard!("jwt_expiry") {
         return Err("the token has expired, or has no expiry");
     }
+    if date("exp").is_some_and(|expiry| expiry > now + LIFE_SECONDS_MAX) && guard!("jwt_life") {
+        return Err("the token is valid for longer than a day");
+    }
     for name in ["nbf", "iat"] {
         let is_read = claims.get(name).is_none() || date(name).is_some();
         if !is_read || date(name).is_some_and(|start| start > now + SKEW_SECONDS) {
@@ -148,8 +153,10 @@ pub(super) mod tests {
     #[test]
     fn a_token_of_the_engine_is_accepted() {
         assert_eq!(verified(&bearer(&hs256(), &claims(), SECRET)), Ok(()));
-        let several = json!({ "aud": ["other", "worker"], "exp": NOW as f64 + 0.5, "ver": "1" });
-        assert_eq!(verified(&bearer(&hs256(), &several, SECRET)), Ok(()));
+        for (seconds, audience) in [(0.5, json!(["other", "worker"])), (86_400.0, json!("worker"))] {
+            let claims = json!({ "aud": audience, "exp": NOW as f64 + seconds, "ver": "1" });
+            assert_eq!(verified(&bearer(&hs256(), &claims, SECRET)), Ok(()));
+        }
     }
 
     /// The signature was made by another program, with the key and the text of RFC 7515, appendix A.1.
@@ -196,6 +203,8 @@ pub(super) mod tests {
             ("the expiry", with("exp", json!(NOW))),
             ("no expiry", without("exp")),
             ("an expiry that is a text", with("exp", json!("9999999999"))),
+            ("for ever", with("exp", json!(NOW + 24 * 60 * 60 + 1))),
+            ("an expiry that no clock reaches", with("exp", json!(1e300))),
             ("not yet", with("nbf", json!(NOW + 61))),
             ("a start that is a text", with("nbf", json!("0"))),
             ("made later", with("iat", json!(NOW + 61))),
