@@ -4,7 +4,7 @@ use crate::record::{
     Approval, CallRecord, InputMutation, InvocationId, PermissionDecision, ToolEvent, ToolHook, ToolInvocation,
 };
 
-use super::retention::forget_old;
+use super::retention::{STORE_BYTES_MAX, forget_old, make_room};
 use super::{Store, StoreError, entry};
 
 /// Maximum number of waiting calls: with more, a caller only tires the approver.
@@ -60,6 +60,10 @@ impl Store {
              VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
             params![id, binding, approval.actor_ref, now, approval.expires_at.unix_millis(), record],
         )?;
+        if !make_room(&transaction, (&id, asking.invocation.actor_ref.as_deref()), approval.asked_at, STORE_BYTES_MAX)?
+        {
+            return Err(StoreError::NoRoom);
+        }
         transaction.commit()?;
         Ok(())
     }

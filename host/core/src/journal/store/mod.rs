@@ -45,6 +45,10 @@ pub enum StoreError {
     Unavailable(String),
     #[error("{0} calls wait for an answer already; answer or deny some: toolcell approvals list")]
     Full(u32),
+    #[error(
+        "the calls that wait for an answer take all the room that they may; answer or deny some: toolcell approvals list"
+    )]
+    NoRoom,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -68,7 +72,7 @@ impl From<StoreError> for Refusal {
             StoreError::Damaged(_) => (ErrorClass::PolicyBlocked, "journal_damaged"),
             StoreError::Newer { .. } => (ErrorClass::PolicyBlocked, "journal_newer"),
             StoreError::Unavailable(_) => (ErrorClass::DependencyUnavailable, "journal_unavailable"),
-            StoreError::Full(_) => (ErrorClass::RateLimited, "too_many_questions"),
+            StoreError::Full(_) | StoreError::NoRoom => (ErrorClass::RateLimited, "too_many_questions"),
         };
         let message = match &error {
             StoreError::Damaged(_) => {

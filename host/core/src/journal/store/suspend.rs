@@ -67,6 +67,10 @@ impl Store {
                    SET state = excluded.state, expires_at = excluded.expires_at, record = excluded.record
                    WHERE suspended.state <> 'withdrawn'";
         let stored = transaction.execute(sql, params![id.to_string(), expires_at.unix_millis(), record])?;
+        let (key, actor) = (id.to_string(), invocation.actor_ref.as_deref());
+        if !retention::make_room(&transaction, (&key, actor), Timestamp::now(), retention::STORE_BYTES_MAX)? {
+            return Ok(false);
+        }
         transaction.commit()?;
         Ok(stored == 1)
     }
