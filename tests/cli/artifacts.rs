@@ -103,6 +103,30 @@ fn an_output_that_is_older_than_the_log_keeps_calls_is_removed() {
 }
 
 #[test]
+fn payloads_have_a_bound_and_the_oldest_of_their_caller_make_room() {
+    let home = Home::new();
+    home.configure("[journal]\npayloads = \"1MiB\"\n");
+    let big = |bytes: u64| home.call(&guest("probe#big"), &json!({ "bytes": bytes }), &[]);
+    let uri = |record: Value| record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
+    let uris: Vec<String> = (0..5).map(|more| uri(big(400_000 + more))).collect();
+    let are_there = || uris.iter().map(|uri| home.payload(uri).exists()).collect::<Vec<bool>>();
+    assert_eq!(are_there(), [false, false, false, true, true]);
+    assert_eq!(home.state(&uris[0], 1)["state"], "gone");
+    let error = big(2_000_000)["result"]["error"].clone();
+    let message = error["message"].as_str().unwrap();
+    assert!(error["error_code"] == "not_persistable" && message.contains("`payloads` under [journal]"), "{error}");
+    // What is being written has no room either.
+    let files = json!({ "files": [{ "bytes": 2_000_000 }] });
+    let record = home.call(&guest("probe#artifacts"), &files, &[]);
+    let told = record["result"]["structured_content"]["errors"][0].to_string();
+    assert!(told.contains("`payloads` under [journal]"), "{record:#}");
+    assert_eq!(are_there(), [false, false, false, true, true]);
+    home.configure("[journal]\npayloads = \"lots\"\n");
+    let refused = home.toolcell(&["call", &guest("probe#big"), "{}"]).run().exits(3);
+    assert!(refused.stderr.contains("[journal] payloads"), "{}", refused.stderr);
+}
+
+#[test]
 fn what_is_not_there_says_why() {
     let home = Home::new();
     let (uri, record) = large(&home);

@@ -333,3 +333,16 @@ async fn an_artifact_that_cannot_be_stored_is_an_error_without_a_path() {
     assert!(told[0].starts_with("failed: the host cannot store the artifact"), "{told:?}");
     assert!(!told[0].contains(folder.to_str().unwrap()), "{told:?}");
 }
+
+#[tokio::test]
+async fn zeros_of_an_artifact_take_no_room_on_the_disk() {
+    use std::os::unix::fs::MetadataExt;
+    let (_guard, folder, host) = place();
+    let text = format!("begin{}", "\0".repeat(400 << 10));
+    let called = test(&host).call(json!({ "files": [{ "text": text, "bytes": 3 }] })).await;
+    assert!(errors(&called).is_empty());
+    let kept = payloads(&folder);
+    let metadata = std::fs::metadata(&kept[0]).unwrap();
+    assert!(metadata.blocks() * 512 < 64 << 10, "{} blocks", metadata.blocks());
+    assert!(std::fs::read(&kept[0]).unwrap() == format!("{text}xxx").into_bytes());
+}

@@ -168,6 +168,8 @@ pub struct JournalSection {
     pub max: Option<Word>,
     /// Time after which calls are removed from the log, such as `129600m`.
     pub age: Option<Word>,
+    /// Maximum size of all payloads on disk, such as `4GiB`; each caller of a server has a share of it.
+    pub payloads: Option<Word>,
     /// `on` or `off`: whether a record has what a replay of its call needs.
     pub replay: Option<Word>,
 }

@@ -8,14 +8,14 @@ use super::{duration, size};
 impl JournalSection {
     /// The first word of the section; `None` if it is empty.
     pub(super) fn word(&self) -> Option<&Word> {
-        let Self { keep, durability, max, age, replay } = self;
-        [keep, durability, max, age, replay].into_iter().find_map(Option::as_ref)
+        let Self { keep, durability, max, age, payloads, replay } = self;
+        [keep, durability, max, age, payloads, replay].into_iter().find_map(Option::as_ref)
     }
 }
 
 /// Parses the `[journal]` of `file`.
 pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
-    let JournalSection { keep, durability, max, age, replay } = &file.journal;
+    let JournalSection { keep, durability, max, age, payloads, replay } = &file.journal;
     let mut settings = LogSettings::default();
     if let Some(word) = keep {
         settings.keep = match &**word {
@@ -39,6 +39,10 @@ pub(super) fn settings(file: &ConfigFile) -> anyhow::Result<LogSettings> {
     if let Some(word) = age {
         let read = duration(word).map_err(|error| anyhow!("[journal] age = {word:?}: {error}"));
         settings.age_max = read.with_context(|| file.place_of(word))?;
+    }
+    if let Some(word) = payloads {
+        let read = size(word).map_err(|error| anyhow!("[journal] payloads = {word:?}: {error}"));
+        settings.payload_bytes_max = read.with_context(|| file.place_of(word))?;
     }
     if let Some(word) = replay {
         settings.replay = match &**word {

@@ -210,7 +210,7 @@ impl HostBuilder {
         self.hooks.into_iter().try_for_each(|hook| hooks.add(hook)).map_err(anyhow::Error::msg)?;
         let shared = || MemoryBudget::new(machine::share_bytes());
         let memory = self.memory.or_else(|| self.pooled.then(shared));
-        let payloads = PayloadStore::new(home.payloads());
+        let payloads = PayloadStore::bounded(home.payloads(), self.journal.payload_bytes_max, self.callers);
         payloads.sweep(self.journal.age_max);
         let services = Services {
             catalog: Catalog::default(),

@@ -4,7 +4,7 @@
 //! the call has ended with an output that refers to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,7 @@ use crate::secret::{Redactor, ScrubStream};
 
 use super::PayloadStore;
 use super::drafts::Folder;
+use super::sparse;
 
 /// Maximum number of artifacts that one call writes at the same time: each keeps a file open, and a buffer.
 const OPEN_MAX: u64 = 8;
@@ -62,7 +63,7 @@ impl ArtifactError {
 pub struct Artifacts(Arc<Shared>);
 
 struct Shared {
-    payloads: PathBuf,
+    payloads: PayloadStore,
     bytes_max: u64,
     created_max: u64,
     /// `Err` says why no artifact of this call can be redacted.
@@ -74,6 +75,8 @@ struct Shared {
 struct State {
     folder: Option<Folder>,
     bytes: u64,
+    /// Those of `bytes` that this call wrote itself.
+    written: u64,
     created: u64,
     open: u64,
     finished: Vec<Finished>,
@@ -103,7 +106,7 @@ impl Artifacts {
     /// The artifacts of a call with these limits. Nothing is created on disk before the first one.
     pub fn new(store: &PayloadStore, limits: &Limits, redactor: Result<Redactor, &'static str>) -> Self {
         Self(Arc::new(Shared {
-            payloads: store.dir().to_owned(),
+            payloads: store.clone(),
             bytes_max: limits.artifact_bytes,
             created_max: limits.artifacts,
             redactor,
@@ -214,7 +217,7 @@ impl Shared {
     /// Creates the file `name` in the call's folder.
     fn create(&self, name: &str) -> io::Result<(PathBuf, File)> {
         let mut state = self.lock();
-        let folder = state.folder.take().map_or_else(|| Folder::make(&self.payloads), Ok)?;
+        let folder = state.folder.take().map_or_else(|| Folder::make(self.payloads.dir()), Ok)?;
         let path = folder.path().join(name);
         state.folder = Some(folder);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -228,12 +231,23 @@ impl Shared {
         };
         let mut kept = Vec::new();
         for artifact in finished.iter().filter(|artifact| references.contains(&artifact.reference())) {
-            fs::rename(&artifact.draft, self.payloads.join(&artifact.hex)).context("cannot store an artifact")?;
+            let (space, owner) = (self.payloads.space(), self.payloads.owner());
+            space.admit(owner, &artifact.hex, artifact.size_bytes)?;
+            fs::rename(&artifact.draft, self.payloads.dir().join(&artifact.hex))
+                .inspect_err(|_| space.forget(owner, &artifact.hex))
+                .context("cannot store an artifact")?;
             kept.push(artifact.kept());
         }
         // Removes all others.
         drop(folder);
         Ok(kept)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let written = self.lock().written;
+        self.payloads.space().undraft(self.payloads.owner(), written);
     }
 }
 
@@ -318,7 +332,13 @@ impl ArtifactDraft {
             );
             return Err(ArtifactError::Quota(why));
         }
+        let payloads = &self.call.payloads;
+        payloads
+            .space()
+            .draft(payloads.owner(), bytes as u64)
+            .map_err(|full| ArtifactError::Quota(format!("there is no room for this artifact: {full}")))?;
         state.bytes = used;
+        state.written = state.written.saturating_add(bytes as u64);
         Ok(())
     }
 
@@ -367,7 +387,10 @@ impl ArtifactDraft {
     fn close(&mut self) -> io::Result<()> {
         let held_back = self.scrub.as_mut().map(ScrubStream::finish).unwrap_or_default();
         append(&mut self.hasher, &mut self.size_bytes, self.file.as_deref(), &held_back)?;
-        self.file.as_ref().map_or(Ok(()), |file| file.sync_data())
+        self.file.as_ref().map_or(Ok(()), |file| {
+            sparse::end(file, self.size_bytes)?;
+            file.sync_data()
+        })
     }
 }
 
@@ -382,8 +405,7 @@ impl Drop for ArtifactDraft {
 
 /// Appends to the file, to its digest, and to its size.
 fn append(hasher: &mut Sha256, size_bytes: &mut u64, file: Option<&File>, bytes: &[u8]) -> io::Result<()> {
-    let mut file = file.ok_or(io::ErrorKind::NotFound)?;
-    file.write_all(bytes)?;
+    sparse::append(file.ok_or(io::ErrorKind::NotFound)?, bytes)?;
     hasher.update(bytes);
     *size_bytes += bytes.len() as u64;
     Ok(())

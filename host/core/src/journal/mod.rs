@@ -6,7 +6,9 @@ mod bus;
 mod drafts;
 mod log;
 mod payload;
+mod payload_space;
 mod reference;
+mod sparse;
 mod store;
 mod trail;
 
@@ -17,6 +19,7 @@ pub use log::{
     LogSettings, LoggedEvent, Verified,
 };
 pub use payload::{PayloadChanged, PayloadStore};
+pub use payload_space::{NoPayloadRoom, PAYLOAD_BYTES};
 pub use reference::{Known, Reference, StoredPayload};
 pub use store::{
     Allowance, Asking, Claim, Given, Held, History, Journal, Kept, Role, Standing, Store, StoreError, Summary,

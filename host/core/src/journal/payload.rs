@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
@@ -11,7 +12,8 @@ use crate::pool::STORE;
 use crate::private::{self, OnDisk};
 use crate::record::{PersistedRef, digest};
 
-use super::drafts;
+use super::payload_space::{PAYLOAD_BYTES, PayloadSpace};
+use super::{drafts, sparse};
 
 /// Size of the chunks in which a payload is copied, in bytes.
 const COPY_BYTES: usize = 256 << 10;
@@ -27,12 +29,35 @@ pub struct PayloadChanged;
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
     dir: PathBuf,
+    space: Arc<PayloadSpace>,
+    /// The caller to whom a payload that is stored belongs.
+    owner: Option<Arc<str>>,
 }
 
 impl PayloadStore {
-    /// A store in `dir`; the folder is created with the first payload.
+    /// A store in `dir`; the folder is created with the first payload. All payloads together have at most
+    /// [`PAYLOAD_BYTES`].
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir }
+        Self::bounded(dir, PAYLOAD_BYTES, 1)
+    }
+
+    /// The same, with at most `bytes_max` bytes, of which each of `callers` has its [`share`](crate::scheduler::share).
+    pub fn bounded(dir: PathBuf, bytes_max: u64, callers: usize) -> Self {
+        Self { space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)), dir, owner: None }
+    }
+
+    /// The same store for the payloads of `owner`.
+    #[must_use]
+    pub fn of(&self, owner: Option<&str>) -> Self {
+        Self { owner: owner.map(Arc::from), ..self.clone() }
+    }
+
+    pub(super) fn space(&self) -> &PayloadSpace {
+        &self.space
+    }
+
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     pub fn dir(&self) -> &Path {
@@ -67,15 +92,22 @@ impl PayloadStore {
 
     /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails with [`PayloadChanged`] if
     /// the bytes were changed on disk; `target` then has them nevertheless.
-    pub async fn copy(&self, digest: &str, mut target: fs::File) -> anyhow::Result<()> {
+    pub async fn copy(&self, digest: &str, target: fs::File) -> anyhow::Result<()> {
         let (path, digest) = (self.path(digest)?, digest.to_owned());
         let copy = move || {
             let (mut source, mut hasher, mut chunk) = (open(&path)?, Sha256::new(), vec![0; COPY_BYTES]);
+            let (mut target, mut size) = (target, 0);
+            let is_file = target.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
             loop {
                 let count = source.read(&mut chunk).context("cannot read a payload")?;
                 let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
                 hasher.update(bytes);
-                target.write_all(bytes).context("cannot write the copy of a payload")?;
+                size += bytes.len() as u64;
+                let written = if is_file { sparse::append(&target, bytes) } else { target.write_all(bytes) };
+                written.context("cannot write the copy of a payload")?;
+            }
+            if is_file {
+                sparse::end(&target, size).context("cannot write the copy of a payload")?;
             }
             let found = HEXLOWER.encode(&hasher.finalize());
             ensure!(digest.strip_prefix("sha256:") == Some(found.as_str()), PayloadChanged);
@@ -90,6 +122,7 @@ impl PayloadStore {
         drafts::sweep(&self.dir);
         if self.is_due() {
             self.remove_older(age_max);
+            self.space.forget_older(age_max);
         }
     }
 
@@ -130,14 +163,18 @@ impl PayloadStore {
 
     fn write(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
         let digest = digest(bytes);
-        let path = self.dir.join(digest.trim_start_matches("sha256:"));
+        let name = digest.trim_start_matches("sha256:");
+        let path = self.dir.join(name);
+        self.space.admit(self.owner(), name, bytes.len() as u64)?;
         // It stays as long as the last call that has it.
         let renewed = || fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now())).is_ok();
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) && renewed() {
             return Ok(reference(digest, bytes, media_type));
         }
         private::create_dir(&self.dir).with_context(|| format!("cannot create the folder {}", self.dir.display()))?;
-        private::write_atomically(&path, &[bytes], OnDisk::Content).context("cannot write a payload")?;
+        private::write_atomically(&path, &[bytes], OnDisk::Content)
+            .inspect_err(|_| self.space.forget(self.owner(), name))
+            .context("cannot write a payload")?;
         Ok(reference(digest, bytes, media_type))
     }
 
@@ -151,7 +188,7 @@ impl PayloadStore {
 }
 
 /// Whether `name` can be that of a payload: the SHA-256 of its bytes.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

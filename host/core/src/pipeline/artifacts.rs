@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::catalog::Tool;
-use crate::journal::{Artifacts, KeptArtifact};
+use crate::journal::{Artifacts, KeptArtifact, NoPayloadRoom};
 use crate::policy::Limits;
 use crate::record::{ARTIFACT, Content, ErrorClass, Refusal};
 
@@ -17,7 +17,7 @@ const QUOTED_CHARS_MAX: usize = 100;
 /// imports neither.
 pub(super) fn begin(journey: &Journey<'_>, tool: &Tool, limits: &Limits) -> Option<Artifacts> {
     (tool.execution_profile().supports_artifacts == Some(true) || tool.calls_tools())
-        .then(|| Artifacts::new(&journey.services.payloads, limits, journey.redaction.of_artifacts()))
+        .then(|| Artifacts::new(&journey.payloads(), limits, journey.redaction.of_artifacts()))
 }
 
 /// Replaces the fields of each reference of an output with the host's. A field of the guest would be in the result
@@ -68,7 +68,8 @@ pub(super) async fn keep(
         (Ok(kept), None) if wanted.iter().all(|wanted| is_kept(&kept, wanted)) => return kept,
         (Ok(_), None) => ("not_persistable", "a reference to them was redacted".to_owned(), None),
         (Err(error), None) => {
-            ("not_persistable", "the host could not store them".to_owned(), Some(format!("{error:#}")))
+            let room = error.downcast_ref::<NoPayloadRoom>().map(|full| format!(": {full}")).unwrap_or_default();
+            ("not_persistable", format!("the host could not store them{room}"), Some(format!("{error:#}")))
         }
     };
     let message = format!("the output has artifacts, and cannot be returned: {why}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::approval::Session;
 use crate::catalog::Tool;
 use crate::executor::Check;
-use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, Suspended, Trail};
+use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Suspended, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult,
@@ -114,6 +114,11 @@ pub struct Journey<'a> {
 }
 
 impl<'a> Journey<'a> {
+    /// The store for the payloads of this call's caller.
+    pub(super) fn payloads(&self) -> PayloadStore {
+        self.services.payloads.of(self.request.actor_ref.as_deref())
+    }
+
     pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
         let outlet = services.outlet(Some(session(&request)));
         let mut journey = Self::heard_by(Arc::clone(&services.listeners), Some(outlet), services, request);

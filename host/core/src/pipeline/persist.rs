@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::journal::KeptArtifact;
+use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
     Content, ErrorClass, EventType, Extra, HookEvent, Keeping, PersistedRef, PersistenceId, Refusal, ResultId,
     ResultPersistence, SchemaVersion, Strategy, Timestamp,
@@ -95,9 +95,10 @@ pub(super) async fn persist(journey: &mut Journey<'_>, hooked: PostHooked) -> Pe
             Err(("never_persisted", "and may not be stored; ask for less at once".to_owned(), None))
         }
         // Boxed, to keep the future of a call with a small output small.
-        None => Box::pin(spill(journey, &mut stored, limit))
-            .await
-            .map_err(|error| ("not_persistable", "and could not be stored".to_owned(), Some(format!("{error:#}")))),
+        None => Box::pin(spill(journey, &mut stored, limit)).await.map_err(|error| {
+            let room = error.downcast_ref::<NoPayloadRoom>().map(|full| format!(": {full}")).unwrap_or_default();
+            ("not_persistable", format!("and could not be stored{room}"), Some(format!("{error:#}")))
+        }),
     };
     if let Err((code, why, detail)) = spilled {
         let message = format!("the output of {size} bytes is {}, {why}", limit.verdict());
@@ -278,9 +279,9 @@ async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limi
         Some(text) => {
             let mut beside = block.fields.clone();
             beside.retain(|_, value| value.as_str() != Some(text));
-            (journey.services.payloads.keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8").await?, beside)
+            (journey.payloads().keep(text.as_bytes().to_vec(), "text/plain; charset=utf-8").await?, beside)
         }
-        None => (journey.services.payloads.keep(serde_json::to_vec(block)?, "application/json").await?, Extra::new()),
+        None => (journey.payloads().keep(serde_json::to_vec(block)?, "application/json").await?, Extra::new()),
     };
     let stand_in = stand_in(&block.kind, &shown, &reference);
     let mut fields = beside;
@@ -312,7 +313,7 @@ async fn spill_rest(journey: &Journey<'_>, stored: &mut Stored, limit: Inline) -
 
 /// Stores `value` as JSON. Returns the block in its place, which has its outline.
 async fn keep_json(journey: &Journey<'_>, limit: Inline, of: &str, value: &Value) -> anyhow::Result<(Content, Moved)> {
-    let reference = journey.services.payloads.keep(serde_json::to_vec(value)?, "application/json").await?;
+    let reference = journey.payloads().keep(serde_json::to_vec(value)?, "application/json").await?;
     let shown = previewed(journey, limit, |chars| preview::of_json(value, chars));
     let preview_bytes = shown.len() as u64;
     Ok((stand_in(of, &shown, &reference), Moved { reference, preview_bytes }))

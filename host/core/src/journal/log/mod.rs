@@ -44,6 +44,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::executor::BoxFuture;
+use crate::journal::PAYLOAD_BYTES;
 use crate::pool::STORE;
 use crate::record::{CallRecord, ErrorClass, InvocationId, Refusal, ToolInvocation};
 use crate::secret::private_file::{self, KEY_BYTES};
@@ -96,6 +97,9 @@ pub struct LogSettings {
     pub keep: Keep,
     /// Wait until the disk has each start and each end. Default: `false`.
     pub flush: bool,
+    /// Maximum size of all payloads, in bytes; each caller of a server has a share of it, and loses its own oldest ones first.
+    /// Default: [`PAYLOAD_BYTES`].
+    pub payload_bytes_max: u64,
     /// Maximum size of the log, in bytes; whole segments are removed, the oldest first. Default: [`LOG_BYTES`].
     pub bytes_max: u64,
     /// Segments without a newer call are removed. Default: [`LOG_AGE`].
@@ -107,7 +111,14 @@ pub struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { keep: Keep::All, flush: false, bytes_max: LOG_BYTES, age_max: LOG_AGE, replay: true }
+        Self {
+            keep: Keep::All,
+            flush: false,
+            payload_bytes_max: PAYLOAD_BYTES,
+            bytes_max: LOG_BYTES,
+            age_max: LOG_AGE,
+            replay: true,
+        }
     }
 }
 

@@ -164,7 +164,8 @@ pub(super) const PAGES: &[Page] = &[
         code: "not_persistable",
         origins: &[Call(ResultTooLarge)],
         means: "The output is too large for a result, and could not be stored.",
-        cause: "The disk is full, or a reference to it was redacted.",
+        cause: "The disk is full, it is larger than all payloads of one caller may be (`payloads` under `[journal]`), or a \
+                reference to it was redacted.",
         remedy: "Free some space, and call again.",
     },
     Page {
