@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolcell::Host;
 
-use crate::support::Test;
+use crate::support::{Test, waiting_tasks, wat};
 
 use super::arena::{Arena, assembled, host};
 
@@ -75,5 +75,20 @@ pub(super) async fn residue(arena: &Arena) {
     for _ in 0..3 {
         let called = arena.call(arena.test("probe#counter"), json!({})).await;
         arena.holds(called.succeeded()["count"] == 1, "a static outlived its call");
+    }
+}
+
+/// 55 tasks that wait, each with a stack of more than a megabyte, which is no memory of the guest.
+pub(super) async fn stacks(arena: &Arena) {
+    let test = arena.test_of(&waiting_tasks(55)).limit(|limits| limits.memory_bytes = 16 * MIB);
+    arena.call(test, json!({})).await;
+}
+
+/// Headers, and requests with bodies, which the host keeps: a thousand of each.
+pub(super) async fn parts_of_requests(arena: &Arena) {
+    for how in [0, 2] {
+        let test = arena.test_of(&wat("http-parts")).net("example.com");
+        let test = test.limit(|limits| (limits.memory_bytes, limits.handles) = (16 * MIB, 4_096));
+        arena.call(test, json!({ "count": 1_000, "how": how })).await;
     }
 }

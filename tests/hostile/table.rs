@@ -39,6 +39,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("MEM-2", &["sandbox_violation/memory_limit"], 128 * MIB, |arena| Box::pin(space::many_memories(arena))),
     attack("MEM-3", &["sandbox_violation/table_limit"], 8 * MIB, |arena| Box::pin(space::tables(arena))),
     attack("MEM-8", &["execution_failed/stack_overflow"], 16 * MIB, |arena| Box::pin(space::recursion(arena))),
+    attack("MEM-14", &["sandbox_violation/memory_limit"], 16 * MIB, |arena| Box::pin(space::stacks(arena))),
+    attack("MEM-15", &["sandbox_violation/memory_limit"], 16 * MIB, |arena| Box::pin(space::parts_of_requests(arena))),
     attack("MEM-9", &["result_too_large/output_limit"], 64 * MIB, |arena| Box::pin(space::aliased_strings(arena))),
     attack("MEM-13", &["ok"], 64 * MIB, |arena| Box::pin(space::residue(arena))),
     attack("HC-2", &["sandbox_violation/descriptor_limit"], 16 * MIB, |arena| Box::pin(surface::descriptors(arena))),

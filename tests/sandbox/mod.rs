@@ -9,6 +9,7 @@ mod escapes;
 mod floods;
 mod forgeries;
 mod grants;
+mod held;
 mod hooks;
 mod limits;
 mod loading;

@@ -15,6 +15,7 @@ mod server;
 mod sigstore;
 mod special;
 mod timestamps;
+mod waiting;
 mod web;
 
 pub(crate) use call::{Called, Test, host, scratch};
@@ -30,6 +31,7 @@ pub(crate) use schemas::{check_one, check_printed, check_record, own as own_sche
 pub(crate) use server::{Identity, Server, Visit};
 pub(crate) use sigstore::{IDENTITY, ISSUER, Sigstore, Wanted};
 pub(crate) use special::SPECIAL_HOSTS;
+pub(crate) use waiting::waiting_tasks;
 pub(crate) use web::{Coming, Reply, Web, frame};
 
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ use super::egress::{Credentials, Egress, Gate, Uplink};
 use super::engine::{Engine, WASM_STACK_BYTES};
 use super::import::context_modifiers::Modifiers;
 use super::import::tools::Children;
+use super::limiter::{Meter, charging};
 use super::nondeterminism::{Recorder, Sources};
 use super::state::State;
 use super::trap::{self, Circumstances, Stop};
@@ -90,8 +91,9 @@ pub(super) async fn invoke(
     };
     let result = {
         let _running = engine.running();
+        let meter = store.data().limiter.meter();
         let work = pin!(linked.world.invoke(&mut store, &request));
-        bounded(work, limits.wall.saturating_sub(loading), &run.cancellation, grace).await
+        bounded((meter, work), limits.wall.saturating_sub(loading), &run.cancellation, grace).await
     };
     let unsettled = store.data_mut().unsettled();
     // The limits of a call that a guest makes are what its caller has left.
@@ -153,7 +155,7 @@ pub(super) async fn in_time<T>(
     wall: Duration,
     cancellation: &Cancellation,
 ) -> Result<T, Refusal> {
-    let waited = bounded(pin!(async { Ok(load.await) }), wall, cancellation, None).await;
+    let waited = unless_stopped(pin!(async { Ok(load.await) }), wall, cancellation, None).await;
     waited.unwrap_or_else(|error| {
         let limits = Limits { wall, ..Limits::default() };
         let seen = Circumstances { limits: &limits, denied: None, stderr_tail: String::new() };
@@ -201,6 +203,7 @@ pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Re
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let result = {
         let _running = engine.running();
+        let meter = store.data().limiter.meter();
         let work = pin!(async {
             let guest = validating.instantiate_async(&mut store).await?;
             let guest = guest.toolcell_tool_validation();
@@ -209,7 +212,7 @@ pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Re
             }
             guest.call_preflight(&mut store, &tool, &input).await
         });
-        bounded(work, limits.wall, check.cancellation, None).await
+        bounded((meter, work), limits.wall, check.cancellation, None).await
     };
     match result {
         Ok(Ok(())) => Ok(()),
@@ -224,12 +227,13 @@ pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<Safety
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
     let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
     let _running = engine.running();
+    let meter = store.data().limiter.meter();
     let work = pin!(async {
         let guest = classifying.instantiate_async(&mut store).await?;
         guest.toolcell_tool_classification().call_classify(&mut store, &tool, &input).await
     });
     // If anything stopped the guest, its claims are unknown.
-    let facts = bounded(work, check.limits.wall, check.cancellation, None).await.ok()?;
+    let facts = bounded((meter, work), check.limits.wall, check.cancellation, None).await.ok()?;
     let plain = |claim| match claim {
         Claim::Unstated => None,
         Claim::No => Some(false),
@@ -296,9 +300,20 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     Ok(store)
 }
 
-/// Runs `work` until it is done, out of time, or canceled. A guest that imports the cancellation interface gets
-/// `grace`. Pinned, because each function that takes a future by value has it twice in its own.
+/// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. A guest that imports the
+/// cancellation interface gets `grace`.
 pub(super) async fn bounded<T>(
+    (meter, work): (Arc<Meter>, Pin<&mut impl Future<Output = wasmtime::Result<T>>>),
+    wall: Duration,
+    cancellation: &Cancellation,
+    grace: Option<Duration>,
+) -> wasmtime::Result<T> {
+    unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
+}
+
+/// Waits for `work` until it is done, out of time, or canceled. Pinned, because each function that takes a future by value
+/// has it twice in its own.
+async fn unless_stopped<T>(
     work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
     cancellation: &Cancellation,
@@ -454,7 +469,7 @@ fn failed_after(refusal: Refusal, mut usage: Usage, resumed: Option<&Resumed>) -
 
 pub(super) fn verdict(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Refusal {
     let state = store.data();
-    let seen = Circumstances { limits, denied: state.limiter.denied, stderr_tail: state.logs.stderr_tail() };
+    let seen = Circumstances { limits, denied: state.limiter.denied(), stderr_tail: state.logs.stderr_tail() };
     trap::refusal(error, &seen)
 }
 

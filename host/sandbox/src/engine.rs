@@ -15,6 +15,7 @@ use wasmtime::{
     Config, Enabled, EngineWeak, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
+use super::stack::Stacks;
 use super::world::TRANSLATION_VERSION;
 
 /// Name and version of the engine that runs guests.
@@ -92,6 +93,9 @@ impl Engines {
         let make = |concurrency, strategy| {
             let mut config = config(concurrency);
             config.allocation_strategy(strategy);
+            if concurrency == Concurrency::On {
+                config.with_host_stack(Arc::new(Stacks));
+            }
             wasmtime::Engine::new(&config).map_err(anyhow::Error::from).context("cannot set up the engine")
         };
         let strategy = pool.map_or(InstanceAllocationStrategy::OnDemand, |calls| pooling(calls, memory_bytes_max));

@@ -95,11 +95,12 @@ impl SandboxedHook {
         };
         let result = {
             let _running = engine.running();
+            let meter = store.data().limiter.meter();
             let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
                 guest.toolcell_tool_hook_handler().call_handle(&mut store, &call).await
             });
-            call::bounded(work, limits.wall, &cancellation, None).await
+            call::bounded((meter, work), limits.wall, &cancellation, None).await
         };
         let outputs = match result {
             Ok(Ok(outputs)) => accept(outputs, limits.output_bytes),
@@ -174,11 +175,12 @@ async fn describe(engine: &Engine, component: &HookPre<State>, limits: &Limits) 
         .map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
     let result = {
         let _running = engine.running();
+        let meter = store.data().limiter.meter();
         let work = pin!(async {
             let guest = component.instantiate_async(&mut store).await?;
             guest.toolcell_tool_hook_handler().call_describe(&mut store).await
         });
-        call::bounded(work, limits.wall, &cancellation, None).await
+        call::bounded((meter, work), limits.wall, &cancellation, None).await
     };
     let said = result.map_err(|error| call::verdict(&error, &store, limits))?;
     let events = HookEvent::ALL.into_iter().filter(|event| said.events.contains(&event_of(*event))).collect();

@@ -68,11 +68,12 @@ impl Judge {
             .map_err(|error| format!("cannot start the judge: {error:#}"))?;
         let result = {
             let _running = engine.running();
+            let meter = store.data().limiter.meter();
             let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
                 guest.toolcell_tool_judge_handler().call_assess(&mut store, &request).await
             });
-            call::bounded(work, limits.wall, &cancellation, None).await
+            call::bounded((meter, work), limits.wall, &cancellation, None).await
         };
         match result {
             Ok(answer) => answer.map_err(|why| call::cut(why, call::MESSAGE_CHARS_MAX)),

@@ -28,6 +28,7 @@ mod logs;
 mod metadata;
 mod nondeterminism;
 mod scratch;
+mod stack;
 mod state;
 mod trap;
 mod wasi;

@@ -1,70 +1,161 @@
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use toolcell_core::policy::Limits;
 use wasmtime::ResourceLimiter;
+
+/// Stacks that the host needs for every call, which its own share of a call's memory holds.
+const STACKS_OF_HOST: usize = 1;
 
 /// Totals the memories and tables of a call, and what the host keeps for it, because a limit on each alone would let
 /// many small ones through.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    memory_max: usize,
-    memory: usize,
-    /// Host memory that is kept for the guest, in bytes.
-    charged: Arc<AtomicUsize>,
+    meter: Arc<Meter>,
     pub(super) memory_peak: usize,
     tables_max: usize,
     tables: usize,
     pub(super) tables_peak: usize,
     instances_max: usize,
-    /// The limit that refused a request of the guest, if any; a trap that follows is attributed to it.
-    pub(super) denied: Option<&'static str>,
+    /// Whether a request for more table elements was refused.
+    tables_denied: bool,
+}
+
+/// The memory of one call, in bytes.
+#[derive(Debug)]
+pub(super) struct Meter {
+    max: usize,
+    /// The linear memories of the guest.
+    memory: AtomicUsize,
+    /// Host memory that is kept for the guest.
+    charged: AtomicUsize,
+    stacks: AtomicUsize,
+    /// Whether a request was refused; a trap that follows is attributed to it.
+    denied: AtomicBool,
 }
 
 impl Limiter {
     pub(super) fn new(limits: &Limits) -> Self {
         let size = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        let meter = Meter {
+            max: size(limits.memory_bytes),
+            memory: AtomicUsize::new(0),
+            charged: AtomicUsize::new(0),
+            stacks: AtomicUsize::new(0),
+            denied: AtomicBool::new(false),
+        };
         Self {
-            memory_max: size(limits.memory_bytes),
-            memory: 0,
-            charged: Arc::default(),
+            meter: Arc::new(meter),
             memory_peak: 0,
             tables_max: size(limits.table_elements),
             tables: 0,
             tables_peak: 0,
             instances_max: size(limits.instances),
-            denied: None,
+            tables_denied: false,
         }
+    }
+
+    /// The limit that refused a request of the guest, if any; a trap that follows is attributed to it.
+    pub(super) fn denied(&self) -> Option<&'static str> {
+        let of_tables = self.tables_denied.then_some("tables");
+        self.meter.denied.load(Ordering::Relaxed).then_some("memory").or(of_tables)
     }
 
     /// Bytes by which the guest's memories may still grow.
     pub(super) fn left(&self) -> usize {
-        self.memory_max.saturating_sub(self.memory).saturating_sub(self.charged.load(Ordering::Relaxed))
+        self.meter.max.saturating_sub(self.meter.used())
     }
 
     /// Charges `bytes` of host memory to the guest's memory limit; `None` if less than that is left.
-    pub(super) fn charge(&mut self, bytes: usize) -> Option<Charge> {
-        let charged = self.charged.load(Ordering::Relaxed).saturating_add(bytes);
-        if self.memory.saturating_add(charged) > self.memory_max && guard!("host_memory") {
-            self.denied = Some("memory");
+    pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
+        self.meter.charge(bytes)
+    }
+
+    /// The memory of the call, for what the host keeps outside of its store.
+    pub(super) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+}
+
+impl Meter {
+    fn used(&self) -> usize {
+        self.memory.load(Ordering::Relaxed).saturating_add(self.charged.load(Ordering::Relaxed))
+    }
+
+    fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        // All that is charged to a call is charged on the thread that polls it, one after the other.
+        if self.used().saturating_add(bytes) > self.max && guard!("host_memory") {
+            self.denied.store(true, Ordering::Relaxed);
             return None;
         }
         self.charged.fetch_add(bytes, Ordering::Relaxed);
-        Some(Charge { of: Arc::clone(&self.charged), bytes })
+        Some(Charge { of: Arc::clone(self), bytes, is_stack: false })
+    }
+
+    /// Charges a stack of `bytes`, except for the one that the host needs for every call.
+    fn charge_stack(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let is_free = self.stacks.load(Ordering::Relaxed) < STACKS_OF_HOST || !guard!("stacks");
+        let mut charge = self.charge(if is_free { 0 } else { bytes })?;
+        charge.is_stack = true;
+        self.stacks.fetch_add(1, Ordering::Relaxed);
+        Some(charge)
     }
 }
 
 /// Host memory that counts toward a guest's limit, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
-    of: Arc<AtomicUsize>,
+    of: Arc<Meter>,
     bytes: usize,
+    is_stack: bool,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.charged.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.is_stack {
+            self.of.stacks.fetch_sub(1, Ordering::Relaxed);
+        }
     }
+}
+
+thread_local! {
+    /// The call that this thread polls.
+    static POLLED: RefCell<Option<Arc<Meter>>> = const { RefCell::new(None) };
+}
+
+/// Makes the call of `meter` the one that this thread polls, until this is dropped: calls are nested.
+struct Polling(Option<Arc<Meter>>);
+
+impl Polling {
+    fn begin(meter: &Arc<Meter>) -> Self {
+        Self(POLLED.replace(Some(Arc::clone(meter))))
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        POLLED.set(self.0.take());
+    }
+}
+
+/// Runs `work`, a guest, and charges the stacks that the engine makes for it to `meter`. The engine does not say for which
+/// call a stack is, but it makes them only while it is polled.
+pub(super) async fn charging<T>(meter: Arc<Meter>, mut work: Pin<&mut impl Future<Output = T>>) -> T {
+    poll_fn(move |context| {
+        let _polling = Polling::begin(&meter);
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Charges a stack of `bytes` to the call that this thread polls; `None` if it has less than that left, or if there is no
+/// such call.
+pub(super) fn charge_stack(bytes: usize) -> Option<Charge> {
+    POLLED.with_borrow(|polled| polled.as_ref()?.charge_stack(bytes))
 }
 
 /// Returns the total after one part of it grows from `current` to `desired`; `None` if that exceeds `max`.
@@ -78,12 +169,13 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let left = self.memory_max.saturating_sub(self.charged.load(Ordering::Relaxed));
-        let Some(total) = grown(self.memory, current, desired, guard!("memory_limit").then_some(left)) else {
-            self.denied = Some("memory");
+        let left = self.meter.max.saturating_sub(self.meter.charged.load(Ordering::Relaxed));
+        let memory = self.meter.memory.load(Ordering::Relaxed);
+        let Some(total) = grown(memory, current, desired, guard!("memory_limit").then_some(left)) else {
+            self.meter.denied.store(true, Ordering::Relaxed);
             return Ok(false);
         };
-        self.memory = total;
+        self.meter.memory.store(total, Ordering::Relaxed);
         self.memory_peak = self.memory_peak.max(total);
         Ok(true)
     }
@@ -93,7 +185,7 @@ impl ResourceLimiter for Limiter {
             return Ok(false);
         }
         let Some(total) = grown(self.tables, current, desired, guard!("table_limit").then_some(self.tables_max)) else {
-            self.denied = Some("tables");
+            self.tables_denied = true;
             return Ok(false);
         };
         self.tables = total;
@@ -111,5 +203,44 @@ impl ResourceLimiter for Limiter {
 
     fn tables(&self) -> usize {
         64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn limiter() -> Limiter {
+        Limiter::new(&Limits { memory_bytes: 4 * MIB as u64, ..Limits::default() })
+    }
+
+    #[tokio::test]
+    async fn stacks_are_charged_to_the_call_that_is_polled() {
+        let (outer, inner) = (limiter(), limiter());
+        assert!(charge_stack(MIB).is_none(), "no call is polled");
+        let work = pin!(async {
+            // The first one is that of every call.
+            let mut stacks = vec![charge_stack(3 * MIB).unwrap(), charge_stack(3 * MIB).unwrap()];
+            assert!(charge_stack(3 * MIB).is_none());
+            assert_eq!((outer.left(), outer.denied()), (MIB, Some("memory")));
+            let nested = pin!(async {
+                tokio::task::yield_now().await;
+                [(); 2].map(|()| charge_stack(2 * MIB).unwrap())
+            });
+            let of_inner = charging(inner.meter(), nested).await;
+            assert_eq!((inner.left(), outer.left()), (2 * MIB, MIB));
+            drop(of_inner);
+            assert_eq!((inner.left(), inner.denied()), (4 * MIB, None));
+            stacks.remove(1);
+            stacks.push(charge_stack(MIB).unwrap());
+            assert_eq!(outer.left(), 3 * MIB);
+        });
+        charging(outer.meter(), work).await;
+        assert_eq!(outer.left(), 4 * MIB);
+        assert!(charge_stack(MIB).is_none());
     }
 }

@@ -46,8 +46,8 @@ const WASI: [Interface; 27] = [
     ("wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
     }),
-    ("wasi:random/random", |linker| random::random::add_to_linker::<_, WasiRandom>(linker, State::random)),
-    ("wasi:random/insecure", |linker| random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)),
+    ("wasi:random/random", super::import::random::add_secure),
+    ("wasi:random/insecure", super::import::random::add_insecure),
     ("wasi:random/insecure-seed", |linker| {
         random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, State::random)
     }),
@@ -100,10 +100,7 @@ const TOOL: [Interface; 11] = [
     ("act:credentials/store", super::world::link_credentials),
     ("act:consent/consent-authority", super::world::link_consent),
     ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
-    ("wasi:http/types", |linker| {
-        let options = http::types::LinkOptions::default();
-        http::types::add_to_linker::<_, WasiHttp>(linker, &options, State::http)
-    }),
+    ("wasi:http/types", super::egress::link_types),
 ];
 
 /// Returns a linker for a tool with these imports.

@@ -15,7 +15,7 @@ use super::nondeterminism::{Recorder, Sources};
 use super::scratch::{self, Scratch};
 
 /// Maximum number of random bytes that a guest may request at once.
-const RANDOM_BYTES_MAX: u64 = 1 << 20;
+pub(super) const RANDOM_BYTES_MAX: u64 = 1 << 20;
 
 /// What the world of one call is made of.
 pub(super) struct Setup<'a> {

@@ -11,6 +11,7 @@ mod credentials;
 mod exchange;
 mod gate;
 mod headers;
+mod held;
 mod machine;
 mod meter;
 mod resolver;
@@ -23,14 +24,17 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use http::{HeaderName, Request, Response};
+use toolcell_core::policy::NetworkLimits;
 use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
+use super::limiter::Charge;
 use super::state::State;
 
 pub(super) use credentials::Credentials;
 pub(super) use gate::Gate;
+pub(super) use held::add_to_linker as link_types;
 pub use machine::Listening;
 pub use resolver::{Resolver, SystemResolver};
 pub(super) use whole::{Ask, Told, Unanswered};
@@ -82,6 +86,9 @@ impl Uplink {
 /// The `wasi:http` world of one call.
 pub(super) struct Egress {
     fields: WasiHttpCtx,
+    header_bytes: usize,
+    /// What the host keeps for the guest, charged to its memory limit.
+    held: Option<Charge>,
     hooks: Hooks,
 }
 
@@ -97,15 +104,21 @@ type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 impl Egress {
     /// Sends requests through `gate`; without one, denies them.
     pub(super) fn new(gate: Option<Arc<Gate>>) -> Self {
+        let header_bytes =
+            gate.as_ref().map_or(NetworkLimits::default().header_bytes, |gate| gate.limits().header_bytes);
+        let header_bytes = usize::try_from(header_bytes).unwrap_or(usize::MAX);
         let mut fields = WasiHttpCtx::new();
-        if let Some(gate) = &gate {
-            fields.set_field_size_limit(usize::try_from(gate.limits().header_bytes).unwrap_or(usize::MAX));
-        }
-        Self { fields, hooks: Hooks { gate } }
+        fields.set_field_size_limit(header_bytes);
+        Self { fields, header_bytes, held: None, hooks: Hooks { gate } }
     }
 
     pub(super) fn gate(&self) -> Option<&Gate> {
         self.hooks.gate.as_deref()
+    }
+
+    /// Maximum size of the headers of one request, in bytes.
+    fn header_bytes(&self) -> usize {
+        self.header_bytes
     }
 
     /// Returns the gate for a request that the host sends for the guest.

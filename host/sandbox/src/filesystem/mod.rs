@@ -72,7 +72,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 fn guarded(state: &mut State) -> Pooled<'_> {
     let rules = Arc::clone(&state.file_rules);
     let plain = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
-    Pooled(Guarded { rules, plain, limiter: &mut state.limiter })
+    Pooled(Guarded { rules, plain, limiter: &state.limiter })
 }
 
 struct Guarding;
@@ -84,7 +84,7 @@ impl HasData for Guarding {
 struct Guarded<'a> {
     rules: Arc<Rules>,
     plain: WasiFilesystemCtxView<'a>,
-    limiter: &'a mut Limiter,
+    limiter: &'a Limiter,
 }
 
 type Fd = Resource<Descriptor>;

@@ -215,8 +215,8 @@ mod tests {
             let root = filesystem::Dir::new(root, FsPerms::ReadWrite, OpenMode::READ, false);
             let root = table.push(Descriptor::Dir(root)).unwrap();
             let plain = WasiFilesystemCtxView { ctx: wasi.filesystem(), table: &mut table };
-            let mut limiter = Limiter::new(&limits);
-            let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &mut limiter };
+            let limiter = Limiter::new(&limits);
+            let mut guarded = Guarded { rules: Arc::clone(&rules), plain, limiter: &limiter };
             // The handle that a thread holds while it creates `new`.
             let place = guarded.place(&root, "sub/new").await.unwrap();
             Arc::clone(guarded.handle(&place.folder).unwrap())

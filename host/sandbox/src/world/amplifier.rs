@@ -77,8 +77,9 @@ impl World for Amplifier {
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
                 let _running = engine.running();
+                let meter = store.data().limiter.meter();
                 let work = pin!(self.get_spec(&mut store));
-                call::bounded(work, limits.wall, &cancellation, None).await
+                call::bounded((meter, work), limits.wall, &cancellation, None).await
             };
             let spec = result.map_err(|error| call::verdict(&error, &store, limits))?;
             let kind = component.component_type();

@@ -58,11 +58,12 @@ impl World for Tool {
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
                 let _running = engine.running();
+                let meter = store.data().limiter.meter();
                 let work = pin!(async {
                     let guest = self.tool.instantiate_async(&mut store).await?;
                     guest.toolcell_tool_guest().call_describe(&mut store).await
                 });
-                call::bounded(work, limits.wall, &cancellation, None).await
+                call::bounded((meter, work), limits.wall, &cancellation, None).await
             };
             result.map_err(|error| call::verdict(&error, &store, limits))
         })

@@ -132,13 +132,14 @@ impl World for Act {
             let mut store = call::empty_world(engine, limits, &cancellation)?;
             let result = {
                 let _running = engine.running();
+                let meter = store.data().limiter.meter();
                 let work = pin!(async {
                     let guest = self.instance.instantiate_async(&mut store).await?;
                     let list_tools =
                         guest.get_typed_func::<ListParams<'_>, ListResults>(&mut store, &self.list_tools)?;
                     list_tools.call_async(&mut store, (&[],)).await
                 });
-                call::bounded(work, limits.wall, &cancellation, None).await
+                call::bounded((meter, work), limits.wall, &cancellation, None).await
             };
             let (listed,) = result.map_err(|error| call::verdict(&error, &store, limits))?;
             let tools = listed.map_err(|error| {

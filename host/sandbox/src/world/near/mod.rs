@@ -48,13 +48,14 @@ impl Near {
         let mut store = call::empty_world(engine, limits, &cancellation)?;
         let result = {
             let _running = engine.running();
+            let meter = store.data().limiter.meter();
             let work = pin!(async {
                 let guest = self.component.instantiate_async(&mut store).await?;
                 let guest = guest.near_agent_tool();
                 let schema = guest.call_schema(&mut store).await?;
                 Ok::<_, wasmtime::Error>((schema, guest.call_description(&mut store).await?))
             });
-            call::bounded(work, limits.wall, &cancellation, None).await
+            call::bounded((meter, work), limits.wall, &cancellation, None).await
         };
         result.map_err(|error| call::verdict(&error, &store, limits))
     }

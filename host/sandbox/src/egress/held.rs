@@ -1,0 +1,147 @@
+//! `wasi:http/types`, with what the host keeps for a guest charged to the memory limit of its call: headers, requests, and what
+//! waits of their bodies. wasmtime-wasi-http keeps all of it outside of the guest's memory. Each part has a maximum size, and is
+//! charged as if it had that size, because what fills it later is not seen here.
+
+use std::any::Any;
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
+use wasmtime_wasi_http::p2::bindings::http::types;
+use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody, HostOutgoingBody};
+use wasmtime_wasi_http::p2::types::{
+    HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
+};
+use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpView};
+
+use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, State};
+
+/// The interface, with the version that wasmtime-wasi-http implements.
+const INTERFACE: &str = "wasi:http/types@0.2.12";
+/// How much larger headers are in memory than they count: tables double when they grow, and have an index.
+const FIELDS_GROWTH: usize = 4;
+/// Size of the path and the authority of a request, which the crate `http` bounds, and of its method, in bytes.
+const TARGET_BYTES: usize = 128 << 10;
+/// Size of what waits of the body of a request, in bytes: the chunks of the channel, which has a place more, and the one that
+/// the guest writes.
+const BODY_BYTES: usize = (BODY_CHUNKS_WAITING + 2) * BODY_CHUNK_BYTES;
+/// Size of a piece of the body of a response, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// Maximum length of a method, in bytes.
+const METHOD_BYTES_MAX: usize = 64;
+
+/// The host keeps more for the guest than its memory limit allows.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no memory is left for headers and bodies of requests")]
+struct NoMemory;
+
+/// Adds the interface to `linker`.
+pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    types::add_to_linker::<_, WasiHttp>(linker, &types::LinkOptions::default(), State::http)?;
+    // What makes and drops these parts replaces the functions of the interface itself.
+    linker.allow_shadowing(true);
+    let replaced = replace(&mut linker.instance(INTERFACE)?);
+    linker.allow_shadowing(false);
+    replaced
+}
+
+fn replace(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    of_fields(interface)?;
+    of_requests(interface)?;
+    interface.resource("outgoing-response", ResourceType::host::<HostOutgoingResponse>(), |store, response| {
+        changed(store, |state| types::HostOutgoingResponse::drop(&mut state.http(), Resource::new_own(response)))
+    })?;
+    interface.func_wrap("[constructor]outgoing-response", |store, (headers,): (Resource<FieldMap>,)| {
+        changed(store, |state| Ok((types::HostOutgoingResponse::new(&mut state.http(), headers)?,)))
+    })?;
+    interface.func_wrap("[method]outgoing-response.body", |store, (response,): (Resource<HostOutgoingResponse>,)| {
+        changed(store, |state| Ok((types::HostOutgoingResponse::body(&mut state.http(), response)?,)))
+    })
+}
+
+fn of_fields(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    interface.resource("fields", ResourceType::host::<FieldMap>(), |store, fields| {
+        changed(store, |state| types::HostFields::drop(&mut state.http(), Resource::new_own(fields)))
+    })?;
+    interface.func_wrap("[constructor]fields", |store, ()| {
+        changed(store, |state| Ok((types::HostFields::new(&mut state.http())?,)))
+    })?;
+    interface.func_wrap("[static]fields.from-list", |store, (entries,): (Vec<(String, Vec<u8>)>,)| {
+        changed(store, |state| {
+            let mut http = state.http();
+            let made = match types::HostFields::from_list(&mut http, entries) {
+                Ok(fields) => Ok(fields),
+                Err(error) => Err(types::Host::convert_header_error(&mut http, error)?),
+            };
+            Ok((made,))
+        })
+    })?;
+    interface.func_wrap("[method]fields.clone", |store, (fields,): (Resource<FieldMap>,)| {
+        changed(store, |state| Ok((types::HostFields::clone(&mut state.http(), fields)?,)))
+    })
+}
+
+fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    interface.resource("outgoing-request", ResourceType::host::<HostOutgoingRequest>(), |store, request| {
+        changed(store, |state| types::HostOutgoingRequest::drop(&mut state.http(), Resource::new_own(request)))
+    })?;
+    interface.resource("outgoing-body", ResourceType::host::<HostOutgoingBody>(), |store, body| {
+        changed(store, |state| types::HostOutgoingBody::drop(&mut state.http(), Resource::new_own(body)))
+    })?;
+    let future = ResourceType::host::<HostFutureIncomingResponse>();
+    interface.resource("future-incoming-response", future, |store, response| {
+        changed(store, |state| types::HostFutureIncomingResponse::drop(&mut state.http(), Resource::new_own(response)))
+    })?;
+    interface.resource("incoming-response", ResourceType::host::<HostIncomingResponse>(), |store, response| {
+        changed(store, |state| types::HostIncomingResponse::drop(&mut state.http(), Resource::new_own(response)))
+    })?;
+    interface.func_wrap("[constructor]outgoing-request", |store, (headers,): (Resource<FieldMap>,)| {
+        changed(store, |state| Ok((types::HostOutgoingRequest::new(&mut state.http(), headers)?,)))
+    })?;
+    interface.func_wrap("[method]outgoing-request.body", |store, (request,): (Resource<HostOutgoingRequest>,)| {
+        changed(store, |state| Ok((types::HostOutgoingRequest::body(&mut state.http(), request)?,)))
+    })?;
+    type Method = (Resource<HostOutgoingRequest>, types::Method);
+    interface.func_wrap("[method]outgoing-request.set-method", |store, (request, method): Method| {
+        changed(store, |state| {
+            // Any length is valid.
+            match &method {
+                types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok((Err(()),)),
+                _ => Ok((types::HostOutgoingRequest::set_method(&mut state.http(), request, method)?,)),
+            }
+        })
+    })
+}
+
+/// Does what changes the parts that the host keeps, and charges them anew.
+fn changed<T>(
+    mut store: StoreContextMut<'_, State>,
+    change: impl FnOnce(&mut State) -> wasmtime::Result<T>,
+) -> wasmtime::Result<T> {
+    let state = store.data_mut();
+    let made = change(state)?;
+    let fields = state.egress.header_bytes().saturating_mul(FIELDS_GROWTH);
+    let bytes = state.table.iter_mut().map(|part| size(part, fields)).fold(0, usize::saturating_add);
+    state.egress.held = None;
+    state.egress.held = Some(state.limiter.charge(bytes).ok_or(NoMemory)?);
+    Ok(made)
+}
+
+/// Maximum size of what the host keeps for `part`, in bytes; `fields` is that of headers.
+fn size(part: &(dyn Any + Send), fields: usize) -> usize {
+    let body = |is_there: bool| if is_there { BODY_BYTES + fields } else { 0 };
+    if part.is::<FieldMap>() {
+        fields
+    } else if let Some(request) = part.downcast_ref::<HostOutgoingRequest>() {
+        fields + TARGET_BYTES + body(request.body.is_some())
+    } else if let Some(response) = part.downcast_ref::<HostOutgoingResponse>() {
+        fields + body(response.body.is_some())
+    } else if part.is::<HostFutureIncomingResponse>() {
+        fields + TARGET_BYTES + body(true)
+    } else if part.is::<HostIncomingResponse>() {
+        fields + PIECE_BYTES
+    } else if part.is::<HostIncomingBody>() || part.is::<HostFutureTrailers>() {
+        fields + PIECE_BYTES
+    } else {
+        0
+    }
+}
