@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use data_encoding::HEXLOWER;
+use rustix::fs::{OFlags, fcntl_getfl};
 use sha2::{Digest, Sha256};
 
 use crate::pool::STORE;
@@ -97,7 +98,11 @@ impl PayloadStore {
         let copy = move || {
             let (mut source, mut hasher, mut chunk) = (open(&path)?, Sha256::new(), vec![0; COPY_BYTES]);
             let (mut target, mut size) = (target, 0);
-            let is_file = target.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+            // A hole is a step ahead, which only a new file takes that is written from its start.
+            let appends = fcntl_getfl(&target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+            let is_at_start = !appends && target.stream_position().is_ok_and(|at| at == 0);
+            let is_file =
+                is_at_start && target.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
             loop {
                 let count = source.read(&mut chunk).context("cannot read a payload")?;
                 let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
