@@ -294,7 +294,7 @@ async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limi
 async fn spill_structured(journey: &Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<Moved> {
     let value = stored.mapped.structured_content.take().unwrap_or_default();
     if limit.keeping.inline && is_told(&stored.mapped.content, length(&value)) {
-        let reference = journey.services.payloads.keep(serde_json::to_vec(&value)?, "application/json").await?;
+        let reference = journey.payloads().keep(serde_json::to_vec(&value)?, "application/json").await?;
         return Ok(Moved { reference, preview_bytes: 0 });
     }
     let (stand_in, moved) = keep_json(journey, limit, "structured_content", &value).await?;
