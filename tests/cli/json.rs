@@ -100,7 +100,11 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
     assert_eq!((record["progress"].as_array().unwrap().len(), record["decisions"].as_array().unwrap().len()), (5, 1));
     let bytes = std::fs::read(example("ticker")).unwrap();
     let component = format!("component:{}", toolcell_core::record::digest(&bytes));
-    assert_eq!(record["invocation"]["runtime_refs"], json!([component]), "which component it was");
+    assert_eq!(
+        record["invocation"]["runtime_refs"],
+        json!([component, concat!("toolcell/", env!("CARGO_PKG_VERSION"))]),
+        "which component it was"
+    );
 }
 
 #[test]

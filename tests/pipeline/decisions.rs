@@ -19,7 +19,43 @@ async fn a_tool_that_asks_for_nothing_is_allowed_without_a_rule() {
     let decision = decision(&Test::new("probe#echo").call(json!({})).await);
     assert_eq!((&decision["behavior"], &decision["reason"]["type"]), (&json!("allow"), &json!("safety_check")));
     assert_eq!(decision["rule_refs"], json!([]));
-    assert!(decision.get("source").is_none(), "no rule decided");
+    assert_eq!(decision["source"], "policy_settings", "no rule decided, but the host");
+    assert_eq!(decision["policy_refs"], json!(["permission_profile:probe.echo.permission"]));
+}
+
+#[tokio::test]
+async fn every_field_of_a_decision_is_there_and_null_where_nothing_applies() {
+    let decision = decision(&Test::new("probe#echo").call(json!({})).await);
+    let absent = ["updated_input", "updated_input_ref", "pending_classifier_check", "blocked_path", "accept_feedback"];
+    for name in absent {
+        assert_eq!(decision.get(name), Some(&Value::Null), "{name}");
+    }
+    assert_eq!(decision["content_blocks"], json!([]));
+    assert!(decision.get("expires_at").is_none());
+}
+
+#[tokio::test]
+async fn what_decided_and_what_proves_it_is_named_wherever_the_call_is_recorded() {
+    let (_guard, folder) = scratch();
+    let denied = folder.to_str().unwrap();
+    let test = Test::new("probe#read").read(&folder).grant(|grants| grants.deny_read(denied).unwrap());
+    let called = test.call(json!({"path": folder.join("a")})).await;
+    called.failed("permission_denied", "denied_by_rule");
+    let record = called.record();
+    let decision = &record["decisions"][0];
+    let policies = &decision["policy_refs"];
+    assert_eq!(policies[0], decision["rule_refs"][0]);
+    assert_eq!(policies[1], "permission_profile:probe.read.permission");
+    assert_eq!((&record["invocation"]["policy_refs"], &record["result"]["policy_refs"]), (policies, policies));
+    assert_eq!(&record["result"]["error"]["policy_refs"], policies);
+    let evidence = format!("toolcell:call/{}", called.0.invocation.invocation_id);
+    assert_eq!(record["invocation"]["evidence_refs"], json!([evidence]));
+    assert_eq!(record["result"]["evidence_refs"], json!([evidence]));
+    let of_decision = format!("{evidence}#decision/{}", decision["decision_id"].as_str().unwrap());
+    assert_eq!(record["result"]["error"]["evidence_refs"], json!([evidence, of_decision]));
+    // A failure that no policy caused names none.
+    let failed = Test::new("probe#fail").call(json!({})).await.record();
+    assert_eq!(failed["result"]["error"]["policy_refs"], json!([]));
 }
 
 #[tokio::test]

@@ -194,7 +194,7 @@ async fn a_url_rule_meets_host_port_and_path_and_takes_no_user_for_a_host() {
     let allowed = about("probe#about_url", both.clone(), "allow", Some("*.example"), None).await;
     assert_eq!(decision(&allowed)["source"], "user_settings");
     let not_all = about("probe#about_url", both, "allow", Some("good.example"), None).await;
-    assert!(decision(&not_all).get("source").is_none(), "no rule covers it all");
+    assert_eq!(decision(&not_all)["source"], "policy_settings", "no rule covers it all");
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn the_reason_of_a_stop_decides_its_class() {
     for (reason, class, code) in [
         (AbortReason::SiblingError, "sibling_canceled", "sibling_canceled"),
         (AbortReason::Fallback, "streaming_fallback_discarded", "fallback"),
-        (AbortReason::RuntimeShutdown, "canceled", "canceled"),
+        (AbortReason::RuntimeShutdown, "canceled", "runtime_shutdown"),
     ] {
         let heard = Heard::new();
         let mut events = heard.events();
@@ -161,6 +161,10 @@ async fn the_reason_of_a_stop_decides_its_class() {
         let (called, ()) = tokio::join!(test.call(json!({})), stop);
         called.failed(class, code);
         assert_eq!(called.statuses().1, "canceled");
+        let (record, reason) = (called.record(), json!(reason));
+        let last = record["invocation"]["status_transitions"].as_array().unwrap().last().unwrap();
+        let said = [&record["result"], &record["result"]["error"], last].map(|place| &place["abort_reason"]);
+        assert_eq!(said, [&reason; 3]);
     }
 }
 

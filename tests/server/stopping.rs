@@ -147,11 +147,13 @@ fn termination_cancels_what_runs_and_says_so() {
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["_meta"]["toolcell/error"]["class"], "canceled");
+    assert_eq!(answer["_meta"]["toolcell/error"]["code"], "runtime_shutdown", "as after a kill");
     let (status, took, _, _) = client.end(began);
     assert!(status.success() && took < Duration::from_secs(3), "{status} {took:?}");
     let records = records(&file);
     assert_eq!(records.len(), 1);
     is_canceled(&records[0]);
+    assert_eq!(records[0]["result"]["abort_reason"], "runtime_shutdown");
     assert_eq!(
         records[0]["events"]
             .as_array()

@@ -150,6 +150,10 @@ fn a_batch_is_one_tree_with_its_calls_and_those_that_tools_make() {
         let span = collector.span_of(record);
         let reference = &record["invocation"]["telemetry_refs"][0];
         assert_eq!((&reference["trace_id"], &reference["span_id"]), (&span["traceId"], &span["spanId"]));
+        assert_eq!(&record["result"]["telemetry_refs"][0], reference);
+        assert_eq!(reference["tool_name"], record["invocation"]["tool_id"]);
+        assert_eq!(reference["tool_call_id"], record["invocation"]["native_call_id"]);
+        assert!(reference["duration_ms"].is_u64() && reference["result_size_bytes"].is_u64(), "{reference}");
         assert_eq!(span["parentSpanId"], batch["spanId"]);
         assert_eq!(attribute(&span, "gen_ai.tool.call.id"), record["invocation"]["native_call_id"]);
         let (phases, told): (Vec<&Value>, Vec<&Value>) =

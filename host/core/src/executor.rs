@@ -244,7 +244,7 @@ pub fn canceled(reason: AbortReason) -> Refusal {
         AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
         AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
     };
-    let mut refusal = Refusal::new(class, code, why);
+    let mut refusal = Refusal::new(class, code, why).aborted(reason);
     if reason == AbortReason::RuntimeShutdown {
         refusal.retry_after = Some(SHUT_DOWN_RETRY_AFTER);
     }

@@ -131,7 +131,12 @@ fn decision(data: &Value) -> String {
         other => other,
     };
     let rules: Vec<&str> = data["rule_refs"].as_array().into_iter().flatten().map(text).collect();
-    let source = text(&data["source"]).replace('_', " ");
+    let source = match text(&data["source"]) {
+        // The host itself, which needs no words.
+        "policy_settings" => String::new(),
+        "command" => "an approver".to_owned(),
+        other => other.replace('_', " "),
+    };
     match (rules.is_empty(), source.is_empty()) {
         (false, _) => format!("{verdict} by {}", rules.join(", ")),
         (true, false) => format!("{verdict} ({source})"),

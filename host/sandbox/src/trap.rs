@@ -13,6 +13,9 @@ use wasmtime_wasi_http::FieldMapError;
 use super::component::invalid;
 use super::world::EVENTS_MAX;
 
+/// Maximum length of the engine's own words in a record, in characters.
+const NATIVE_CHARS_MAX: usize = 200;
+
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Stop {
@@ -61,7 +64,9 @@ impl Denied {
         let message = format!("{}. The tool says: {}", self.message, failure.message);
         // The detail marks the error as one that quotes the tool, whatever its class.
         let detail = failure.detail.as_ref().unwrap_or(&failure.message);
-        Refusal::new(self.class, self.code, message).detail(detail.clone())
+        // What the guest got in place of what it wanted, if it did not say what that was.
+        let native = failure.native_error_ref.clone().unwrap_or_else(|| self.code.into());
+        Refusal::new(self.class, self.code, message).detail(detail.clone()).native(native)
     }
 }
 
@@ -73,7 +78,21 @@ pub(super) struct Circumstances<'a> {
     pub(super) stderr_tail: String,
 }
 
+/// The refusal for `error`, with the error as the engine or the limit put it (AT-ERR-06).
 pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
+    let mut refusal = classified(error, seen);
+    if refusal.native_error_ref.is_none() {
+        let native = match seen.denied {
+            Some(limit) => format!("the limit of {limit}"),
+            // The error without its context, which may be a backtrace.
+            None => error.root_cause().to_string().chars().take(NATIVE_CHARS_MAX).collect(),
+        };
+        refusal.native_error_ref = Some(native.into());
+    }
+    refusal
+}
+
+fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     if let Some(stop) = error.downcast_ref::<Stop>() {
         return stopped(*stop, seen.limits);
     }

@@ -92,7 +92,7 @@ pub(super) async fn run(
 /// The refusal of a call that a hook stopped before the tool ran.
 pub(super) fn stopped(hook: &Registration, reason: &str) -> Refusal {
     let message = format!("the hook {} stopped the call: {reason}", hook.id());
-    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message)
+    Refusal::new(ErrorClass::HookBlocked, "hook_stop", message).by_policy(format!("hook:{}", hook.id()))
 }
 
 /// Handles an output that means the same at every event; returns any other that counts at `event`.

@@ -23,6 +23,7 @@ mod post_hooks;
 mod pre_hooks;
 mod preview;
 mod redaction;
+mod refs;
 mod replay;
 mod request;
 mod resolve;
@@ -45,8 +46,8 @@ use crate::executor::Executor;
 use crate::hook::Hooks;
 use crate::journal::{CallLog, EventBus, Held, Kept, Listener, LogError, Outlet, PayloadStore, Suspended};
 use crate::record::{
-    AbortReason, Approval, CallRecord, Input, Keeping, Plan, Refusal, Suspension, SuspensionState, ToolEvent,
-    ToolInvocation,
+    AbortReason, Approval, CallRecord, ErrorClass, Input, Keeping, Plan, Refusal, Suspension, SuspensionState,
+    ToolEvent, ToolInvocation,
 };
 use crate::scheduler::{Chains, ResourceLocks, Scheduler};
 use crate::secret::SecretStore;
@@ -262,10 +263,14 @@ pub async fn check_edit(services: &Services, approval: &Approval, edit: &str) ->
 async fn leave(journey: &mut Journey<'_>, executed: Result<Executed, Refusal>) -> Persisted {
     // A call that was rejected or canceled while it waited must not be asked about again.
     journey.set_can_be_left(false);
-    if let Err(refusal) = &executed {
+    let mut executed = executed;
+    if let Err(refusal) = &mut executed {
         let elsewhere = (refusal.code == approval::WITHDRAWN).then_some(AbortReason::UserInterruption);
         if let Some(reason) = journey.request.cancellation.requested().or(elsewhere) {
             journey.trail.cancel_requested(reason);
+            if refusal.class == ErrorClass::Canceled {
+                refusal.abort_reason.get_or_insert(reason);
+            }
         }
     }
     let answered = map_result::map(journey, executed).await;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::catalog::Tool;
 use crate::journal::{KeptArtifact, NoPayloadRoom};
 use crate::record::{
-    Content, ErrorClass, EventType, Extra, HookEvent, Keeping, PersistedRef, PersistenceId, Refusal, ResultId,
-    ResultPersistence, SchemaVersion, Strategy, Timestamp,
+    Content, ErrorClass, EventType, Extra, HookEvent, InvocationId, Keeping, PersistedRef, PersistenceId, Refusal,
+    ResultId, ResultPersistence, SchemaVersion, Strategy, Timestamp,
 };
 
 use super::artifacts;
@@ -197,7 +197,7 @@ async fn spill(journey: &mut Journey<'_>, stored: &mut Stored, limit: Inline) ->
             None => break,
         };
         let Moved { reference, preview_bytes } = moved;
-        stored.resource_refs.push(resource(&reference));
+        stored.resource_refs.push(resource(&reference, journey.invocation.invocation_id, stored.result_id));
         let silent = journey.redaction.is_silent() || !limit.keeping.inline;
         let strategy = if silent { Strategy::RefOnly } else { Strategy::PreviewAndPersist };
         let id = stored.result_id;
@@ -329,13 +329,16 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
     block
 }
 
-fn resource(reference: &PersistedRef) -> Value {
+/// What a client needs to read a payload, and where it comes from (AT-RES-10).
+fn resource(reference: &PersistedRef, invocation: InvocationId, result: ResultId) -> Value {
     json!({
         "id": reference.digest,
         "uri": reference.uri,
         "media_type": reference.media_type,
         "digest": reference.digest,
         "size_bytes": reference.size_bytes,
+        "access": "caller",
+        "source": { "relation": "output_of", "invocation_id": invocation, "result_id": result },
     })
 }
 

@@ -10,6 +10,7 @@ use crate::record::{
 use super::journey::Journey;
 use super::map_result::{Mapped, model_facing};
 use super::persist::{Persisted, Stored};
+use super::refs;
 
 /// Emits the terminal status and events, and returns the record with the result.
 pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallRecord {
@@ -20,6 +21,10 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
     let reason = mapped.error.as_ref().map(|error| error.code.to_owned());
     // `terminal_status` gives a status that can be reached.
     let _ = journey.invocation.advance(status, reason);
+    if let Some(reason) = mapped.error.as_ref().and_then(Refusal::why_aborted) {
+        journey.invocation.aborted(reason);
+    }
+    refs::of_invocation(&mut journey, mapped.error.is_some());
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
         journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
     }
@@ -37,6 +42,7 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
         journey.invocation.extra.insert("artifact_refs".to_owned(), Value::Array(artifact_refs.clone()));
     }
     result.artifact_refs = artifact_refs;
+    refs::of_result(&journey, &mut result);
     let created = [("result_id", result_id.into()), ("status", result.status.into())];
     journey.trail.emit_at(result.created_at, EventType::ResultCreated, created);
     emit_end(&journey, status, &result);
@@ -170,9 +176,12 @@ pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mappe
         summary,
         resource_refs: Vec::new(),
         artifact_refs: Vec::new(),
+        evidence_refs: Vec::new(),
         policy_refs: Vec::new(),
+        telemetry_refs: Vec::new(),
         persistence_refs: journey.persistence.iter().map(|decision| decision.decision_id).collect(),
         redaction_state: journey.redaction.state().to_owned(),
+        abort_reason: mapped.error.as_ref().and_then(Refusal::why_aborted),
         error: mapped.error.as_ref().map(|error| error_of(journey, error)),
         provenance,
         input_mutations: journey.mutations.clone(),

@@ -149,13 +149,15 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
         invocation_id: case.subject.invocation_id,
         behavior: ruling.behavior,
         mode: case.policy.mode,
-        source: ruling.source,
+        source: Some(ruling.source.unwrap_or(RuleSource::PolicySettings)),
         reason: Reason { kind: ruling.kind, message: ruling.message.clone(), extra: Default::default() },
         rule_refs: ruling.rule_refs.clone(),
-        policy_refs: Vec::new(),
+        policy_refs: policy_refs(case, ruling),
         updated_input: None,
+        updated_input_ref: None,
         user_modified: false,
         suggested_updates: Vec::new(),
+        pending_classifier_check: None,
         blocked_path: ruling.blocked_path.clone(),
         content_blocks: Vec::new(),
         accept_feedback: None,
@@ -163,6 +165,18 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
         expires_at: None,
         extra,
     })
+}
+
+/// What decided, by name (AT-DEC-08).
+fn policy_refs(case: &Case<'_>, ruling: &Ruling) -> Vec<String> {
+    let mut refs = ruling.rule_refs.clone();
+    match (ruling.kind, case.opinion) {
+        (ReasonType::Mode, _) => refs.push(format!("mode:{}", case.policy.mode.as_str())),
+        (ReasonType::Hook, Some(opinion)) => refs.push(format!("hook:{}", opinion.hook_id)),
+        _ => {}
+    }
+    refs.push(format!("permission_profile:{}", case.declared.profile.permission_profile_id));
+    refs
 }
 
 fn assess(case: &Case<'_>) -> Assessed {

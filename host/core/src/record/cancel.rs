@@ -15,7 +15,7 @@ pub enum AbortReason {
     UserInterruption,
     /// A call beside it failed, which makes this one useless.
     SiblingError,
-    /// The caller stopped waiting. The host's own limit is an error class, not a cancellation.
+    /// The caller stopped waiting, or a limit on the time of the call ended it.
     Timeout,
     /// Another attempt at the same call replaces this one.
     Fallback,

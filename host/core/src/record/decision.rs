@@ -45,6 +45,17 @@ pub enum Mode {
     NonInteractive,
 }
 
+impl Mode {
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Plan => "plan",
+            Self::NonInteractive => "non_interactive",
+        }
+    }
+}
+
 /// `source`: the origin of the rule that decided (AT-DEC-05).
 ///
 /// ```
@@ -64,14 +75,30 @@ pub enum RuleSource {
     LocalSettings,
     /// A file that an option names.
     FlagSettings,
-    /// Settings that outrank the user's.
+    /// What the host itself decides: its checks, its mode, its hooks. These outrank every rule that allows.
     PolicySettings,
     /// An option of the command line, or a program that embeds the host.
     CliArg,
-    /// A command in a session. The host has none.
+    /// The answer of an approver to the question about this call.
     Command,
     /// Accepted while a session lasts.
     Session,
+}
+
+impl RuleSource {
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserSettings => "user_settings",
+            Self::ProjectSettings => "project_settings",
+            Self::LocalSettings => "local_settings",
+            Self::FlagSettings => "flag_settings",
+            Self::PolicySettings => "policy_settings",
+            Self::CliArg => "cli_arg",
+            Self::Command => "command",
+            Self::Session => "session",
+        }
+    }
 }
 
 /// `reason.type` (AT-DEC-06).
@@ -140,32 +167,40 @@ pub struct PermissionDecision {
     pub behavior: Behavior,
     /// The host's mode at that time.
     pub mode: Mode,
-    /// Where the deciding rule was written; `None` if no rule decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where the deciding rule was written, or who else decided; `None` in records of earlier versions only.
+    #[serde(default)]
     pub source: Option<RuleSource>,
     /// Why.
     pub reason: Reason,
     /// The rules and grants that took part, as they are written (AT-DEC-07).
     #[serde(default)]
     pub rule_refs: Vec<String>,
+    /// What decided (AT-DEC-08): the rules and grants as they are written, `mode:NAME`, `hook:ID`, `approval:ID`, and
+    /// `permission_profile:ID`, the profile of the tool.
     #[serde(default)]
     pub policy_refs: Vec<String>,
     /// The arguments as the approver changed them (AT-DEC-09).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub updated_input: Option<Value>,
+    /// The reference of `updated_input` (AT-DEC-10).
+    #[serde(default)]
+    pub updated_input_ref: Option<String>,
     /// Whether the approver changed the arguments (AT-DEC-11).
     #[serde(default)]
     pub user_modified: bool,
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
+    /// A classifier that decides later (AT-DEC-13). Always `None`: a tool's own classifier has answered before.
+    #[serde(default)]
+    pub pending_classifier_check: Option<Value>,
     /// The canonical path that a denial matched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub blocked_path: Option<String>,
     /// What the approver saw (AT-DEC-15).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub content_blocks: Vec<Content>,
     /// The approver's feedback (AT-DEC-16).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub accept_feedback: Option<String>,
     /// When the decision was made.
     pub decided_at: Timestamp,
@@ -180,7 +215,8 @@ impl PermissionDecision {
     /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and
     /// said.
     pub(crate) fn hide_input(&mut self) {
-        (self.updated_input, self.blocked_path, self.accept_feedback) = (None, None, None);
+        (self.updated_input, self.updated_input_ref) = (None, None);
+        (self.blocked_path, self.accept_feedback) = (None, None);
         HIDDEN.clone_into(&mut self.reason.message);
         self.content_blocks.clear();
         self.extra.remove("notes");

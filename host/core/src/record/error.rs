@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AccessKind, Extra, ResultStatus, Status};
+use super::{AbortReason, AccessKind, Extra, ResultStatus, Status};
 
 /// `error_class` (AT-EC-01..22).
 ///
@@ -101,6 +101,16 @@ impl ErrorClass {
                 | StreamingFallbackDiscarded
                 | Canceled
         )
+    }
+
+    /// Why a call that ends so was asked to stop, as far as the class says it (AT-CAN-03).
+    fn abort_reason(self) -> Option<AbortReason> {
+        match self {
+            Self::Timeout => Some(AbortReason::Timeout),
+            Self::SiblingCanceled => Some(AbortReason::SiblingError),
+            Self::StreamingFallbackDiscarded => Some(AbortReason::Fallback),
+            _ => None,
+        }
     }
 
     /// What a caller can do about it (requirements 1.17.3).
@@ -288,8 +298,14 @@ pub struct ToolError {
     /// The underlying error, such as a trap (AT-ERR-06).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_error_ref: Option<Value>,
+    /// Why the call was asked to stop, if that is the error (AT-CAN-03).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort_reason: Option<AbortReason>,
+    /// What refused the call: rules, grants, the mode, a hook, an approval, the profile of the tool (AT-ERR-07). Empty if no
+    /// policy did.
     #[serde(default)]
     pub policy_refs: Vec<String>,
+    /// What in the journal proves the error (AT-ERR-08): the record of the call, and the decision that refused it.
     #[serde(default)]
     pub evidence_refs: Vec<String>,
     /// How to retry.
@@ -326,8 +342,10 @@ pub struct Refusal {
     pub retry_after: Option<f64>,
     /// The underlying error, such as a trap (AT-ERR-06).
     pub native_error_ref: Option<Value>,
-    /// The rules that took part.
+    /// What refused the call, besides the decision on it.
     pub policy_refs: Vec<String>,
+    /// Why the call was asked to stop.
+    pub abort_reason: Option<AbortReason>,
     /// What the operator can give; boxed, because few refusals have it.
     pub needs_authorization: Option<Box<NeedsAuthorization>>,
 }
@@ -355,6 +373,7 @@ impl Refusal {
             retry_after: None,
             native_error_ref: None,
             policy_refs: Vec::new(),
+            abort_reason: class.abort_reason(),
             needs_authorization: None,
         }
     }
@@ -408,6 +427,27 @@ impl Refusal {
         self
     }
 
+    /// Why the call was asked to stop; `None` for a failure that the guest itself reported.
+    pub fn why_aborted(&self) -> Option<AbortReason> {
+        self.abort_reason.filter(|_| !self.is_guests())
+    }
+
+    /// Sets why the call was asked to stop.
+    #[cold]
+    #[must_use]
+    pub fn aborted(mut self, reason: AbortReason) -> Self {
+        self.abort_reason = Some(reason);
+        self
+    }
+
+    /// Sets what refused the call.
+    #[cold]
+    #[must_use]
+    pub fn by_policy(mut self, policy: String) -> Self {
+        self.policy_refs.push(policy);
+        self
+    }
+
     /// Sets what the operator can give so that the same call succeeds.
     #[cold]
     #[must_use]
@@ -428,6 +468,7 @@ impl Refusal {
             recoverability,
             retry_after: self.retry_after,
             native_error_ref: self.native_error_ref.clone(),
+            abort_reason: self.why_aborted(),
             policy_refs: self.policy_refs.clone(),
             evidence_refs: Vec::new(),
             retry: Retry {

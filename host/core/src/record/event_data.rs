@@ -110,7 +110,7 @@ said_from! {
     Behavior, said => Self::Behavior(said);
     ResultStatus, said => Self::Outcome(said);
     Status, said => Self::Word(said.as_str());
-    RuleSource, said => json!(said).into();
+    RuleSource, said => Self::Word(said.as_str());
     ErrorClass, said => json!(said).into();
     Value, said => Self::Value(Box::new(said));
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+use super::{AbortReason, DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
 
 /// The text in place of arguments that may be on no disk.
 pub(super) const HIDDEN: &str = "[redacted]";
+
+/// How the reference of a call begins.
+pub(crate) const EVIDENCE: &str = "toolcell:call/";
 
 /// One entry of `status_transitions` (AT-INV-24).
 ///
@@ -29,6 +32,9 @@ pub struct Transition {
     /// Why, if there is more to say than the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why the call was asked to stop, if this ended it (AT-CAN-03).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort_reason: Option<AbortReason>,
 }
 
 /// A transition that the transition graph does not have.
@@ -100,11 +106,15 @@ pub struct ToolInvocation {
     /// The session of the call: a client's, or one with a name; else this run of the process. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ref: Option<Arc<str>>,
-    /// What ran: `component:sha256:<hex>` (AT-INV-16).
+    /// What ran (AT-INV-16): `component:sha256:<hex>`, and `toolcell/<version>`, which has one version of the engine.
     #[serde(default)]
     pub runtime_refs: Vec<String>,
+    /// What decided on the call: those of its decisions, each once (AT-INV-17).
     #[serde(default)]
     pub policy_refs: Vec<String>,
+    /// `toolcell:call/<id>`, the record in the journal (AT-INV-20). Empty while the call runs, and if no record is kept.
+    #[serde(default)]
+    pub evidence_refs: Vec<String>,
     /// The decisions, in order (AT-INV-18).
     #[serde(default)]
     pub permission_decision_refs: Vec<DecisionId>,
@@ -147,7 +157,13 @@ impl ToolInvocation {
         steps: Vec<(Status, Timestamp)>,
     ) -> Self {
         let mut before = Status::Planned;
-        let step = |(to, at)| Transition { from: std::mem::replace(&mut before, to), to, at, reason: None };
+        let step = |(to, at)| Transition {
+            from: std::mem::replace(&mut before, to),
+            to,
+            at,
+            reason: None,
+            abort_reason: None,
+        };
         let status_transitions: Vec<Transition> = steps.into_iter().map(step).collect();
         let (status, started_at, ended_at) = reached(&status_transitions);
         let blank = Self::blank(invocation_id, created_at, Arc::default(), Arc::from(""));
@@ -181,6 +197,7 @@ impl ToolInvocation {
             session_ref: None,
             runtime_refs: Vec::new(),
             policy_refs: Vec::new(),
+            evidence_refs: Vec::new(),
             permission_decision_refs: Vec::new(),
             hook_refs: Vec::new(),
             status_transitions: Vec::new(),
@@ -195,8 +212,10 @@ impl ToolInvocation {
     /// Whether [`Self::with_history`] gives the same status, times and transitions.
     pub(crate) fn is_plain_history(&self) -> bool {
         let mut before = Status::Planned;
-        let is_plain =
-            |step: &Transition| step.reason.is_none() && std::mem::replace(&mut before, step.to) == step.from;
+        let is_plain = |step: &Transition| {
+            let is_bare = step.reason.is_none() && step.abort_reason.is_none();
+            is_bare && std::mem::replace(&mut before, step.to) == step.from
+        };
         self.schema_version == SchemaVersion::default()
             && self.status_transitions.iter().all(is_plain)
             && reached(&self.status_transitions) == (self.status, self.started_at, self.ended_at)
@@ -255,8 +274,20 @@ impl ToolInvocation {
             self.ended_at = Some(at);
         }
         self.status = to;
-        self.status_transitions.push(Transition { from, to, at, reason });
+        self.status_transitions.push(Transition { from, to, at, reason, abort_reason: None });
         Ok(())
+    }
+
+    /// Says why the call was asked to stop, in the last transition (AT-CAN-03).
+    pub(crate) fn aborted(&mut self, reason: AbortReason) {
+        if let Some(last) = self.status_transitions.last_mut() {
+            last.abort_reason = Some(reason);
+        }
+    }
+
+    /// The reference of the record of the call in the journal. `toolcell show` takes it (AT-INV-20).
+    pub fn evidence_ref(&self) -> String {
+        format!("{EVIDENCE}{}", self.invocation_id)
     }
 }
 

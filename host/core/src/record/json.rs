@@ -28,6 +28,17 @@ pub fn read_json<T: DeserializeOwned>(text: &str, values_max: usize) -> Result<T
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
+/// The object or array that `text` is as JSON; `None` for every other text.
+pub(crate) fn decoded(text: &str) -> Option<Value> {
+    let is_container = text.trim_start().starts_with(['{', '[']);
+    is_container.then(|| read_json(text, JSON_VALUES_MAX).ok()).flatten()
+}
+
+/// The letters and digits of the name of a field, in lower case: `apiKey`, `api_key` and `API-Key` are one name.
+pub(crate) fn plain_name(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
+}
+
 /// Whether `text` is nested deeper than `depth_max`.
 fn is_deeper(text: &str, depth_max: usize) -> bool {
     // Most texts have few brackets at all, which takes much less time to see.

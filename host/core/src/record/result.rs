@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Content, ContextModifier, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId,
+    AbortReason, Content, ContextModifier, ErrorClass, Extra, InputMutation, InvocationId, PersistenceId, ResultId,
     ResultProvenance, SchemaVersion, Timestamp, ToolError, Usage,
 };
 
@@ -83,13 +83,23 @@ pub struct ToolResult {
     pub resource_refs: Vec<Value>,
     #[serde(default)]
     pub artifact_refs: Vec<Value>,
+    /// What in the journal proves the result (AT-RES-12): the record of the call, and the payloads that have its output.
+    #[serde(default)]
+    pub evidence_refs: Vec<String>,
+    /// What decided on the call: those of the invocation (AT-RES-13).
     #[serde(default)]
     pub policy_refs: Vec<String>,
+    /// The span of the call: those of the invocation (AT-RES-14). Empty without a trace.
+    #[serde(default)]
+    pub telemetry_refs: Vec<Value>,
     /// The decisions on what was stored of the result (AT-RES-15).
     #[serde(default)]
     pub persistence_refs: Vec<PersistenceId>,
     /// `none`, `partial` or `full`: whether parts of the result were removed.
     pub redaction_state: String,
+    /// Why the call was asked to stop, if that ended it (AT-CAN-03).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort_reason: Option<AbortReason>,
     /// The error, if the call ended in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
@@ -136,9 +146,12 @@ impl ToolResult {
             summary: None,
             resource_refs: Vec::new(),
             artifact_refs: Vec::new(),
+            evidence_refs: Vec::new(),
             policy_refs: Vec::new(),
+            telemetry_refs: Vec::new(),
             persistence_refs: Vec::new(),
             redaction_state: "none".to_owned(),
+            abort_reason: error.abort_reason,
             error: Some(error),
             provenance,
             input_mutations: Vec::new(),

@@ -130,6 +130,32 @@ impl TraceContext {
         invocation.extra.insert(REFERENCES.to_owned(), Value::Array(vec![reference]));
     }
 
+    /// `telemetry_refs` of the invocation; empty without a trace.
+    pub(crate) fn references(invocation: &ToolInvocation) -> Vec<Value> {
+        invocation.extra.get(REFERENCES).and_then(Value::as_array).cloned().unwrap_or_default()
+    }
+
+    /// Adds to `telemetry_refs` what is known at the end of the call, whose output has this size as JSON (AT-MAP-07).
+    pub(crate) fn complete(invocation: &mut ToolInvocation, result_size_bytes: u64) {
+        if !invocation.extra.contains_key(REFERENCES) {
+            return;
+        }
+        let duration = invocation.ended_at().map(|ended| ended.millis_since(invocation.created_at()));
+        let request = invocation.extra.get("external_mappings").and_then(|mappings| mappings.get(0));
+        let request = ["jsonrpc_request_id", "request_id"].into_iter().find_map(|name| request?.get(name).cloned());
+        let known = [
+            ("tool_name", invocation.tool_id.as_str().into()),
+            ("tool_call_id", invocation.native_call_id.as_deref().into()),
+            ("request_id", request.unwrap_or_default()),
+            ("duration_ms", duration.into()),
+            ("result_size_bytes", result_size_bytes.into()),
+        ];
+        let reference = invocation.extra.get_mut(REFERENCES).and_then(|references| references.get_mut(0));
+        if let Some(fields) = reference.and_then(Value::as_object_mut) {
+            fields.extend(known.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
+        }
+    }
+
     fn reference(&self, id: InvocationId) -> Value {
         let known = [
             ("trace_id", self.trace_id().into()),

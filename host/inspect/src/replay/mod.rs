@@ -144,7 +144,7 @@ impl Replay {
             Err(refusal) => return Ok(Err(Blocked::refused(&refusal.message, refusal.code))),
         };
         let found = loaded.tools.iter().find(|tool| tool.declaration().tool_id == recorded.tool_id).cloned();
-        let is_same = |tool: &Arc<Tool>| tool.runtime_refs() == recorded.runtime_refs;
+        let is_same = |tool: &Arc<Tool>| tool.runtime_refs().first() == recorded.runtime_refs.first();
         match (found, &self.component) {
             (Some(tool), None) if is_same(&tool) => Ok(Ok((tool, loaded))),
             (_, None) => Ok(Err(Blocked::with(ReplayBlocker::ComponentChanged, &component.display().to_string()))),

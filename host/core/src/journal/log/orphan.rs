@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
-    CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings, ResultProvenance, SchemaVersion,
-    Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, Trust, Writer,
+    AbortReason, CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings, ResultProvenance,
+    SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, Trust, Writer,
 };
 
 use super::fold::{self, Begun};
@@ -21,9 +21,12 @@ struct Noted {
 pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
     let Begun { changes, mut invocation, .. } = fold::begun(id, started).ok()?;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
-    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message);
+    let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message).aborted(AbortReason::RuntimeShutdown);
     invocation.advance(Status::Canceled, Some("runtime_shutdown".to_owned())).ok()?;
+    invocation.aborted(AbortReason::RuntimeShutdown);
+    invocation.evidence_refs = vec![invocation.evidence_ref()];
     let mut error = refusal.to_error();
+    error.evidence_refs.clone_from(&invocation.evidence_refs);
     error.retry.safe &= !changes;
     let provenance = ResultProvenance {
         trust: Trust::Untrusted,
@@ -32,7 +35,9 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
         component: None,
         hooks: Vec::new(),
     };
-    let result = ToolResult::failed(invocation.invocation_id, error, provenance);
+    let mut result = ToolResult::failed(invocation.invocation_id, error, provenance);
+    result.evidence_refs.clone_from(&invocation.evidence_refs);
+    result.policy_refs.clone_from(&invocation.policy_refs);
     let requested = json!({ "requested": invocation.tool_id, "native_call_id": invocation.native_call_id });
     let end = json!({
         "result_id": result.result_id, "status": invocation.status(), "error_class": refusal.class,

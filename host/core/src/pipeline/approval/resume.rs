@@ -1,6 +1,6 @@
 use crate::approval::bind;
 use crate::journal::Kept;
-use crate::record::{ApprovalState, ErrorClass, Input, Refusal, Timestamp};
+use crate::record::{AbortReason, ApprovalState, ErrorClass, Input, Refusal, Timestamp};
 
 use super::super::children;
 use super::super::journey::{Journey, Prepared};
@@ -50,7 +50,7 @@ fn outdated(changed: &[&str]) -> Refusal {
 pub(in super::super) fn interrupted() -> Refusal {
     let message = "the process that ran the call ended before it had a result; the tool may have done its work, and is \
                    not run again";
-    Refusal::new(ErrorClass::Canceled, "interrupted", message)
+    Refusal::new(ErrorClass::Canceled, "interrupted", message).aborted(AbortReason::RuntimeShutdown)
 }
 
 /// The final refusal of an orphaned call; `None` if it can still be answered or resumed, or has ended.

@@ -7,7 +7,7 @@ use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
     Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource,
-    PermissionDecision, Reason, ReasonType, Refusal, SchemaVersion, SessionRule, Status, Timestamp,
+    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SchemaVersion, SessionRule, Status, Timestamp,
 };
 
 use super::super::aside::{self, Against};
@@ -161,17 +161,19 @@ async fn decided(
         invocation_id: journey.invocation.invocation_id,
         behavior,
         mode: journey.request.policy.mode,
-        source: None,
+        source: Some(RuleSource::Command),
         reason: Reason {
             kind: ReasonType::PermissionPromptTool,
             message: format!("{verb} by {} ({})", answer.approver, answer.channel),
             extra,
         },
         rule_refs: Vec::new(),
-        policy_refs: Vec::new(),
+        policy_refs: vec![format!("approval:{}", journey.invocation.invocation_id)],
         updated_input,
+        updated_input_ref: edited.map(|input| journey.redaction.reference(input).to_string()),
         user_modified: edited.is_some(),
         suggested_updates: Vec::new(),
+        pending_classifier_check: None,
         blocked_path: None,
         content_blocks: asked.map(|asked| asked.content_blocks.clone()).unwrap_or_default(),
         accept_feedback: answer.feedback.clone(),

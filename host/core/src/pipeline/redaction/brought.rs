@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::record::{ErrorClass, Refusal, ToolInvocation};
+use crate::record::{AbortReason, ErrorClass, Refusal, ToolInvocation};
 use crate::secret::{Redactor, SecretStore, Secrets, Term, Terms};
 
 /// Maximum size of all values of one request, in bytes: a client chooses them, and each byte takes some 70 states of the
@@ -66,7 +66,7 @@ pub(in super::super) fn is_lost(invocation: &ToolInvocation) -> bool {
 pub(in super::super) fn lost() -> Refusal {
     let message = "cannot go on with the call: the secrets of its request were in the memory of a process that has ended, \
                    and on no disk; nothing ran; send the request again";
-    Refusal::new(ErrorClass::Canceled, "request_secrets_lost", message)
+    Refusal::new(ErrorClass::Canceled, "request_secrets_lost", message).aborted(AbortReason::RuntimeShutdown)
 }
 
 #[cfg(test)]

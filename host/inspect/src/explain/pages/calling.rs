@@ -375,7 +375,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "runtime_shutdown",
         origins: &[Call(Canceled)],
         means: "The process that ran the call ended before the call did.",
-        cause: "It was killed, crashed, or the machine was switched off.",
+        cause: "It was shut down or killed, it crashed, or the machine was switched off.",
         remedy: "Check what the tool changed until then, and call again if that is safe.",
     },
     Page {

@@ -67,6 +67,7 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
     let (mut invocation, clock) = ended.unfold(id, extra)?;
     let decisions: Vec<PermissionDecision> =
         decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
+    invocation.evidence_refs = vec![invocation.evidence_ref()];
     invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
     let persistence: Vec<ResultPersistence> = persistence
         .into_iter()
@@ -293,8 +294,10 @@ impl Decision {
             rule_refs: self.rules,
             policy_refs: self.policies,
             updated_input: None,
+            updated_input_ref: None,
             user_modified: false,
             suggested_updates: Vec::new(),
+            pending_classifier_check: None,
             blocked_path: None,
             content_blocks: Vec::new(),
             accept_feedback: None,
@@ -382,9 +385,12 @@ impl Outcome {
             summary: None,
             resource_refs: Vec::new(),
             artifact_refs: Vec::new(),
-            policy_refs: Vec::new(),
+            evidence_refs: invocation.evidence_refs.clone(),
+            policy_refs: invocation.policy_refs.clone(),
+            telemetry_refs: Vec::new(),
             persistence_refs: persistence.iter().map(|decision| decision.decision_id).collect(),
             redaction_state: "none".to_owned(),
+            abort_reason: None,
             error: None,
             provenance: ResultProvenance {
                 trust: Trust::Untrusted,

@@ -56,8 +56,10 @@ pub(super) fn decision(invocation: &ToolInvocation, id: DecisionId) -> Permissio
         rule_refs: Vec::new(),
         policy_refs: Vec::new(),
         updated_input: None,
+        updated_input_ref: None,
         user_modified: false,
         suggested_updates: Vec::new(),
+        pending_classifier_check: None,
         blocked_path: None,
         content_blocks: Vec::new(),
         accept_feedback: None,
@@ -119,9 +121,12 @@ fn result(invocation: &ToolInvocation, result_id: ResultId, persistence: &Result
         summary: None,
         resource_refs: Vec::new(),
         artifact_refs: Vec::new(),
+        evidence_refs: vec![invocation.evidence_ref()],
         policy_refs: Vec::new(),
+        telemetry_refs: Vec::new(),
         persistence_refs: vec![persistence.decision_id],
         redaction_state: "none".to_owned(),
+        abort_reason: None,
         error: None,
         provenance: ResultProvenance {
             trust: Trust::Untrusted,
@@ -147,6 +152,7 @@ pub(super) fn event(invocation: &ToolInvocation, of: EventType, tool: Option<&st
 pub(super) fn ended(statuses: &[Status]) -> CallRecord {
     let mut invocation = after(statuses);
     invocation.extra.insert("replay".to_owned(), json!({}));
+    invocation.evidence_refs = vec![invocation.evidence_ref()];
     let result_id = ResultId::new();
     let persistence = stored(&invocation, result_id);
     let result = result(&invocation, result_id, &persistence);

@@ -39,14 +39,17 @@ impl<'a> Usual<'a> {
             }
             (Self::ArgumentsReady { model_input_ref }, [("model_input_ref", of)]) => of.is_text(model_input_ref),
             (
-                Self::Decided { decision_id, behavior, source: None, rule_refs },
+                Self::Decided { decision_id, behavior, source, rule_refs },
                 [
                     ("decision_id", id),
                     ("behavior", Said::Behavior(decided)),
-                    ("source", Said::Null),
+                    ("source", by),
                     ("rule_refs", Said::Texts(rules)),
                 ],
-            ) => is_id(id, (*decision_id).into()) && decided == behavior && rules == rule_refs,
+            ) => {
+                let is_source = is_none_or(by, source.map(RuleSource::as_str));
+                is_source && is_id(id, (*decision_id).into()) && decided == behavior && rules == rule_refs
+            }
             (
                 Self::Started { attempt, fuel_limit, wall_ms_limit, memory_limit_bytes },
                 [
@@ -120,6 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_said_as_usual_has_the_same_json_and_nothing_else_is_usual() {
+        let source = Some(RuleSource::PolicySettings);
         let (decision_id, result_id, rules) = (DecisionId::new(), ResultId::new(), vec!["allow *".to_owned()]);
         let (behavior, status) = (Behavior::Allow, Status::Succeeded);
         let outcome = ResultStatus::Succeeded;
@@ -129,6 +133,7 @@ mod tests {
             Usual::Selected { via: "name", deprecated: false },
             Usual::ArgumentsReady { model_input_ref: "sha256:00" },
             Usual::Decided { decision_id, behavior, source: None, rule_refs: &rules },
+            Usual::Decided { decision_id, behavior, source, rule_refs: &rules },
             Usual::Started { attempt: 1, fuel_limit: 2, wall_ms_limit: 3, memory_limit_bytes: 4 },
             Usual::Created { result_id, status: outcome },
             Usual::Succeeded { result_id, status, error_class: (), error_code: () },
@@ -139,17 +144,21 @@ mod tests {
                 ("native_call_id", native.map(str::to_owned).into()),
             ])
         };
+        let decided = |source: Option<RuleSource>| {
+            EventData::from([
+                ("decision_id", decision_id.into()),
+                ("behavior", behavior.into()),
+                ("source", source.into()),
+                ("rule_refs", rules.clone().into()),
+            ])
+        };
         let said = [
             named(None),
             named(Some("n")),
             [("via", "name".into()), ("deprecated", false.into())].into(),
             [("model_input_ref", "sha256:00".into())].into(),
-            EventData::from([
-                ("decision_id", decision_id.into()),
-                ("behavior", behavior.into()),
-                ("source", None::<RuleSource>.into()),
-                ("rule_refs", rules.clone().into()),
-            ]),
+            decided(None),
+            decided(source),
             EventData::from([
                 ("attempt", 1_u32.into()),
                 ("fuel_limit", 2_u64.into()),

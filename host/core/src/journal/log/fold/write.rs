@@ -34,6 +34,9 @@ impl<'a> FoldedStart<'a> {
     pub(in crate::journal::log) fn of(invocation: &'a ToolInvocation, changes: bool, process: u32) -> Option<Self> {
         let clock = Clock::of(invocation.created_at())?;
         let decided = &invocation.permission_decision_refs;
+        if !invocation.evidence_refs.is_empty() {
+            return None;
+        }
         Some(Self { started: Call::of(invocation, clock, decided)?, changes, process, extra: &invocation.extra })
     }
 }
@@ -72,6 +75,7 @@ impl<'a> FoldedEnd<'a> {
             && progress.is_empty()
             && *tool == 1
             && mapped_by.is_empty()
+            && is_proven(&invocation.evidence_refs, invocation)
             && decisions.iter().map(|decision| &decision.decision_id).eq(&invocation.permission_decision_refs)
             && persistence.iter().map(|decision| &decision.decision_id).eq(&result.persistence_refs);
         if !is_plain {
@@ -222,8 +226,10 @@ impl<'a> Decision<'a> {
             rule_refs,
             policy_refs,
             updated_input,
+            updated_input_ref,
             user_modified,
             suggested_updates,
+            pending_classifier_check,
             blocked_path,
             content_blocks,
             accept_feedback,
@@ -234,6 +240,8 @@ impl<'a> Decision<'a> {
         let is_plain = *schema_version == SchemaVersion::default()
             && *invocation_id == id
             && updated_input.is_none()
+            && updated_input_ref.is_none()
+            && pending_classifier_check.is_none()
             && !*user_modified
             && suggested_updates.is_empty()
             && blocked_path.is_none()
@@ -375,10 +383,13 @@ fn is_plain(result: &ToolResult, invocation: &ToolInvocation) -> bool {
         summary,
         resource_refs,
         artifact_refs,
+        evidence_refs,
         policy_refs,
+        telemetry_refs,
         // Those of the line.
         persistence_refs: _,
         redaction_state,
+        abort_reason,
         error,
         provenance,
         input_mutations,
@@ -397,7 +408,10 @@ fn is_plain(result: &ToolResult, invocation: &ToolInvocation) -> bool {
         && summary.is_none()
         && resource_refs.is_empty()
         && artifact_refs.is_empty()
-        && policy_refs.is_empty()
+        && is_proven(evidence_refs, invocation)
+        && *policy_refs == invocation.policy_refs
+        && telemetry_refs.is_empty()
+        && abort_reason.is_none()
         && redaction_state == "none"
         && error.is_none()
         && is_of_tool(provenance, invocation)
@@ -405,6 +419,11 @@ fn is_plain(result: &ToolResult, invocation: &ToolInvocation) -> bool {
         && additional_context.is_empty()
         && context_modifiers.is_empty()
         && extra.is_empty()
+}
+
+/// Whether these are the references of the call itself, and no others.
+fn is_proven(evidence: &[String], invocation: &ToolInvocation) -> bool {
+    matches!(evidence, [one] if *one == invocation.evidence_ref())
 }
 
 fn are_same(content: &[Content], shown: &[Content]) -> bool {

@@ -1,0 +1,48 @@
+//! What a call refers to at its end: what decided on it, what proves it, and its span.
+
+use serde_json::Value;
+
+use crate::journal::Keep;
+use crate::record::{Behavior, ToolResult, TraceContext};
+
+use super::journey::Journey;
+
+/// Fills in the references of the invocation, which has ended (AT-INV-17, AT-INV-20, AT-INV-21).
+pub(super) fn of_invocation(journey: &mut Journey<'_>, is_error: bool) {
+    let mut policies: Vec<String> = Vec::new();
+    for policy in journey.decisions.iter().flat_map(|decision| &decision.policy_refs) {
+        if !policies.contains(policy) {
+            policies.push(policy.clone());
+        }
+    }
+    journey.invocation.policy_refs = policies;
+    // A reference to what is not kept would prove nothing.
+    let is_kept = match journey.services.calls.settings().keep {
+        Keep::All => true,
+        Keep::Failures => is_error,
+        Keep::None => false,
+    };
+    journey.invocation.evidence_refs = if is_kept { vec![journey.invocation.evidence_ref()] } else { Vec::new() };
+    let size = journey.persistence.first().map_or(0, |decision| decision.original_size_bytes);
+    TraceContext::complete(&mut journey.invocation, size);
+}
+
+/// Fills in the references of the result, which has those of the invocation, and of its error (AT-RES-12..14, AT-ERR-07,
+/// AT-ERR-08).
+pub(super) fn of_result(journey: &Journey<'_>, result: &mut ToolResult) {
+    let invocation = &journey.invocation;
+    result.policy_refs.clone_from(&invocation.policy_refs);
+    result.telemetry_refs = TraceContext::references(invocation);
+    result.evidence_refs.clone_from(&invocation.evidence_refs);
+    let stored = result.resource_refs.iter().chain(&result.artifact_refs);
+    let uris = stored.filter_map(|stored| stored.get("uri").and_then(Value::as_str).map(str::to_owned));
+    result.evidence_refs.extend(uris);
+    let Some(error) = &mut result.error else { return };
+    error.evidence_refs.clone_from(&invocation.evidence_refs);
+    let last = journey.decisions.last().filter(|decision| decision.behavior == Behavior::Deny);
+    if let Some(denial) = last.filter(|_| error.policy_refs.is_empty()) {
+        error.policy_refs.clone_from(&denial.policy_refs);
+        let decision = |call: &String| format!("{call}#decision/{}", denial.decision_id);
+        error.evidence_refs.extend(invocation.evidence_refs.iter().map(decision));
+    }
+}
