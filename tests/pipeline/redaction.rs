@@ -182,7 +182,7 @@ async fn a_call_that_was_canceled_before_it_began_has_no_sensitive_argument_on_r
     let called = test.call(json!({"user": "alice", "token": CANARY.value()})).await;
     called.failed("canceled", "canceled").ended("canceled", "canceled").never_ran();
     CANARY.is_not_in("the record", &called.record().to_string());
-    assert_eq!(*called.0.invocation.model_input, json!({"user": "alice", "token": "[redacted]"}));
+    assert_eq!(*called.0.invocation.model_input, "[redacted]", "their shape was not checked yet");
 }
 
 #[tokio::test]
@@ -293,6 +293,71 @@ async fn short_values_are_taken_out_at_their_place_and_do_not_riddle_the_answer(
     let called = Test::new("probe#sensitive").call(json!({"user": "a or b", "token": "or"})).await;
     assert_eq!(called.succeeded()["input"]["user"], "a or b");
     assert_eq!(called.0.invocation.call_input.as_ref().unwrap()["token"], "[redacted]");
+}
+
+#[tokio::test]
+async fn short_values_that_the_tool_repeats_are_taken_out_of_its_answer() {
+    let properties = json!({ "pin": true, "remember": { "type": "boolean" }, "amounts": true, "note": true });
+    let contract = json!({ "model_input_schema": { "type": "object", "properties": properties },
+        "sensitive_fields": ["pin", "/remember", "amounts"] });
+    let bytes = tool("short", json!({ "input_contract": contract }), json!({}));
+    let input =
+        json!({ "pin": 123, "remember": true, "amounts": [1.5, "ab"], "note": ["ab", "1.5", 1.5, 123, false, "a"] });
+    let called = Test::of_bytes(bytes, None).call(input).await;
+    let r = "[redacted]";
+    let shown = json!({ "pin": r, "remember": r, "amounts": r, "note": [r, r, r, r, r, "a"] });
+    assert_eq!(called.succeeded(), shown);
+    let record = called.record().to_string();
+    assert!(!record.contains("1.5,") && !record.contains(":123") && !record.contains("[123"), "{record}");
+}
+
+#[tokio::test]
+async fn an_answer_of_sensitive_data_shows_no_short_argument() {
+    let profile = json!({ "redaction_required": true });
+    let bytes = tool("required", json!({ "input_contract": { "model_input_schema": { "type": "object" } } }), profile);
+    let called = Test::of_bytes(bytes, None).call(json!({ "a": 1, "b": "ab" })).await;
+    assert_eq!(called.succeeded(), json!({ "a": "[redacted]", "b": "[redacted]" }));
+}
+
+#[tokio::test]
+async fn arguments_of_another_shape_are_kept_by_digest_alone() {
+    let sent = json!({ "user": "alice", "token": CANARY.value() });
+    let twice = Value::String(sent.to_string());
+    for input in [twice, json!([sent]), json!({ "user": "alice", "tokn": CANARY.value() }), json!({ "user": [sent] })] {
+        let called = Test::new("probe#sensitive").call_text(&input.to_string()).await;
+        assert!(called.0.result.is_error, "{input}");
+        CANARY.is_not_in("the record", &called.record().to_string());
+        assert_eq!(*called.0.invocation.model_input, "[redacted]", "{input}");
+        assert!(called.0.invocation.model_input_ref.starts_with("blake3-keyed:"));
+    }
+    // A schema that takes any field, and text in a field that is JSON.
+    let properties = json!({ "auth": { "type": "object" }, "note": { "type": "string" } });
+    let contract = json!({ "model_input_schema": { "type": "object", "properties": properties }, "strict": false,
+        "sensitive_fields": ["token", "auth"] });
+    let bytes = tool("open", json!({ "input_contract": contract }), json!({}));
+    let canary = CANARY.value();
+    for input in [
+        json!({ "tokn": canary }),
+        json!({ "To-Ken": canary }),
+        json!({ "note": json!({ "token": canary }).to_string() }),
+        json!({ "note": json!([json!({ "token": canary }).to_string()]).to_string() }),
+        json!({ "auth": { canary: 1 } }),
+        json!({ "auth": { "a": [{ canary: 1 }] }, "note": format!("has {canary}") }),
+    ] {
+        let called = Test::of_bytes(bytes.clone(), None).call(input.clone()).await;
+        assert!(!called.0.result.is_error, "{input}");
+        CANARY.is_not_in(&format!("the record of {input}"), &called.record().to_string());
+    }
+}
+
+#[tokio::test]
+async fn text_that_is_the_structured_answer_shows_no_more_than_that() {
+    let rules = json!(["/card/cvv"]);
+    let bytes = tool("texts", json!({ "output_contract": { "redaction_rules": rules } }), json!({}));
+    let called = Test::of_bytes(bytes, None).call(json!({ "card": { "cvv": 123 } })).await;
+    assert_eq!(called.succeeded()["card"]["cvv"], "[redacted]");
+    let shown = called.record()["result"].to_string();
+    assert!(!shown.contains("123"), "{shown}");
 }
 
 #[tokio::test]

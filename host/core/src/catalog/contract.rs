@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
@@ -12,6 +13,8 @@ use super::listing::{self, Names};
 use super::load::LoadBudget;
 use super::marking;
 use super::schema::{LazySchema, Unsatisfied, json_text};
+use super::schema::{LazySchema, Unsatisfied};
+use super::sensitive;
 use super::{fields, nulls, references};
 use crate::search::{Pattern, states};
 
@@ -45,6 +48,10 @@ pub struct Contract {
     /// Names that texts for a model must not contain.
     internal_names: Names,
     sensitive_fields: Vec<String>,
+    /// The names of these fields, wherever they are.
+    sensitive_names: Vec<String>,
+    /// All names of fields in the schemas of a tool with sensitive data.
+    names: BTreeSet<String>,
     /// Output fields that are redacted.
     redacted_fields: Vec<String>,
     /// Patterns whose matches in any text are redacted.
@@ -77,12 +84,15 @@ impl Contract {
         let mut internal_names =
             listing::list(&mut model_schema, &input.internal_only_fields).context("model_input_schema")?;
         let strict = input.strict || interface.is_some_and(|interface| interface.strict == Some(true));
+        let mut names = BTreeSet::new();
+        sensitive::names(&model_schema, &mut names);
         let model = LazySchema::new(closed(&model_schema, strict), budget).context("model_input_schema")?;
         let runtime =
             input.runtime_input_schema.clone().or_else(|| interface.and_then(|i| i.runtime_input_schema.clone()));
         let runtime_schema = for_records(runtime.clone(), described, &input, policy.as_ref());
         let mut compile = |mut schema: Value| {
             references::anchor(&mut schema);
+            sensitive::names(&schema, &mut names);
             LazySchema::new(schema, budget)
         };
         let runtime = runtime.map(&mut compile).transpose().context("runtime_input_schema")?;
@@ -107,7 +117,9 @@ impl Contract {
             output_schema,
             internal_only_fields: input.internal_only_fields,
             internal_names,
+            sensitive_names: input.sensitive_fields.iter().filter_map(|field| fields::last_name(field)).collect(),
             sensitive_fields: input.sensitive_fields,
+            names,
             redacted_fields,
             redacted_patterns,
             defaults: input.defaults,
@@ -286,9 +298,28 @@ impl Contract {
         !self.sensitive_fields.is_empty()
     }
 
-    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06).
+    /// The names of the arguments that must not be recorded.
+    pub fn sensitive_names(&self) -> &[String] {
+        &self.sensitive_names
+    }
+
+    /// Whether a schema of the tool names the field `name`.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Calls `seen` with every argument that must not be recorded, and with its JSON Pointer (AT-IN-06). In a tool with
+    /// sensitive fields, these are also the fields that the schema does not name where it names others, and texts that are
+    /// JSON with a sensitive field. A value may be seen twice.
     pub fn each_sensitive(&self, input: &mut Value, seen: &mut dyn FnMut(&str, &mut Value)) {
+        if !self.has_sensitive_fields() {
+            return;
+        }
         self.sensitive_fields.iter().for_each(|field| fields::visit(input, field, seen));
+        if guard!("sensitive_shape") {
+            sensitive::encoded(&self.sensitive_names, input, &mut String::new(), seen);
+            sensitive::unnamed(&self.model_schema, &self.internal_only_fields, input, seen);
+        }
     }
 
     /// Calls `seen` with every value of structured output that only the tool may see, and with its place (AT-OUT-08).

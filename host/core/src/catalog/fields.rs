@@ -1,6 +1,9 @@
-//! Fields that a contract names: a JSON Pointer (`/a/b`, `*` for every item), or a property name at any depth.
+//! Fields that a contract names: a JSON Pointer (`/a/b`, `*` for every item), or a property name at any depth. What
+//! must be hidden is found in every spelling of its name.
 
 use serde_json::Value;
+
+use crate::record::plain_name;
 
 /// Whether `value` contains `field`.
 pub(super) fn contains(value: &Value, field: &str) -> bool {
@@ -53,7 +56,10 @@ fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnM
     match value {
         Value::Object(fields) => {
             for (key, inner) in fields {
-                below(at, key, |at| if key == name { seen(at, inner) } else { visit_name(inner, name, at, seen) });
+                below(at, key, |at| match same_name(key, name) {
+                    true => seen(at, inner),
+                    false => visit_name(inner, name, at, seen),
+                });
             }
         }
         Value::Array(items) => {
@@ -65,13 +71,28 @@ fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnM
     }
 }
 
+/// Whether both are the same name in another spelling: `apiKey`, `api_key` and `API-Key` are.
+pub(super) fn same_name(one: &str, other: &str) -> bool {
+    one == other || plain_name(one).eq(plain_name(other)) && plain_name(one).next().is_some()
+}
+
 /// Visits one step down. The whole path shares one string: a new one for each step would cost the square of its length.
-fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
+pub(super) fn below(at: &mut String, step: &str, visit: impl FnOnce(&mut String)) {
     let length = at.len();
     at.push('/');
     at.push_str(&step.replace('~', "~0").replace('/', "~1"));
     visit(at);
     at.truncate(length);
+}
+
+/// The name of the field that `field` leads to; `None` if it is no name, but a number or all of a value.
+pub(super) fn last_name(field: &str) -> Option<String> {
+    let name = match field.strip_prefix('/') {
+        Some(pointer) => steps(pointer).pop()?,
+        None => field.to_owned(),
+    };
+    let is_name = !name.is_empty() && name != "*" && name.parse::<usize>().is_err();
+    is_name.then_some(name)
 }
 
 pub(super) fn steps(pointer: &str) -> Vec<String> {

@@ -15,6 +15,7 @@ mod records;
 mod references;
 mod schema;
 mod selection;
+mod sensitive;
 mod surface;
 mod tool;
 mod tool_ref;

@@ -25,6 +25,7 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     let declaration = Arc::clone(tool.declaration());
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
+    journey.invocation.runtime_refs.push(journey.services.source.to_string());
     journey.trail.resolved(&declaration.tool_id);
     keep_quiet(journey, &tool);
     begin_redaction(journey, &tool).await?;
@@ -68,6 +69,8 @@ pub(super) async fn again(journey: &mut Journey<'_>, plan: &Plan) -> Result<Retu
     keep_quiet(journey, &tool);
     journey.redaction.reuse(plan.reference_key.as_deref())?;
     begin_redaction(journey, &tool).await?;
+    // That process checked the arguments.
+    redaction::show_input(journey);
     // Checked first, so that no hook runs for a call that could not.
     if let Some(refusal) = journey.request.tool.withheld(&tool) {
         return Err(refusal);

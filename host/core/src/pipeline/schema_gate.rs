@@ -8,6 +8,7 @@ use crate::record::{ErrorClass, EventType, Refusal, Status};
 
 use super::journey::{Journey, Prepared, made_here};
 use super::parse::Parsed;
+use super::redaction;
 
 made_here! {
     /// Arguments that satisfy the loaded schema.
@@ -28,6 +29,7 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
     }
     match checked {
         Ok(()) => {
+            redaction::show_input(journey);
             journey.advance(Status::ArgumentsReady)?;
             let ready = [("model_input_ref", journey.redaction.reference(&journey.request.input).into())];
             journey.trail.emit_at(journey.advanced_at(), EventType::ArgumentsReady, ready);

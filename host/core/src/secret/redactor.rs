@@ -1,9 +1,11 @@
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use crate::record::{Input, decoded, plain_name};
 use crate::search::{Meter, Pattern};
 
 use super::SecretValue;
@@ -15,7 +17,8 @@ pub const REDACTED: &str = "[redacted]";
 /// Minimum size of a value that is taken out of any text, in bytes. A shorter one is taken out at its own place only,
 /// because elsewhere it cannot be told from noise.
 const ANYWHERE_BYTES_MIN: usize = 8;
-/// Minimum size of a value that is also taken out where a whole JSON string or number equals it, in bytes.
+/// Minimum size of a value that is also taken out where a whole JSON string or number of any record equals it, in bytes. A
+/// shorter argument is taken out where a whole value of the tool's output equals it.
 const ALONE_BYTES_MIN: usize = 4;
 
 /// Maximum size of a sensitive value that is searched for in encoded forms, in bytes; a longer one is searched for as
@@ -43,6 +46,10 @@ pub struct Term {
 enum Kind {
     Secret,
     Sensitive,
+    /// A short argument, which is searched for in outputs only.
+    Short,
+    /// There is an argument that is `true` or `false`. Hiding only one of them would tell which.
+    Boolean,
 }
 
 impl Term {
@@ -56,16 +63,40 @@ impl Term {
         Self::new(value, REDACTED, Kind::Sensitive)
     }
 
+    /// An argument that a contract marks as sensitive, of whatever length.
+    pub fn argument(value: &str) -> Self {
+        let is_short = value.len() < ALONE_BYTES_MIN;
+        Self::new(value, REDACTED, if is_short { Kind::Short } else { Kind::Sensitive })
+    }
+
+    /// A sensitive argument that is `true` or `false`.
+    pub fn boolean() -> Self {
+        Self::new("", REDACTED, Kind::Boolean)
+    }
+
     fn new(value: &str, label: impl Into<Arc<str>>, kind: Kind) -> Self {
         Self { value: Zeroizing::new(value.to_owned()), label: label.into(), kind }
     }
 }
 
-/// Distinct terms: secrets first, then the shortest first.
+/// Distinct terms, secrets first, then the shortest first; and the names of fields that outputs must not show.
 #[derive(Clone, Default)]
-pub struct Terms(Vec<Term>);
+pub struct Terms(Vec<Term>, BTreeSet<String>);
 
 impl Terms {
+    /// Adds the names of fields whose values in an output are redacted, whatever they are; returns whether any is new.
+    pub fn hide_fields<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) -> bool {
+        let known = self.1.len();
+        self.1
+            .extend(names.into_iter().map(|name| plain_name(name).collect::<String>()).filter(|name| !name.is_empty()));
+        self.1.len() > known
+    }
+
+    /// The terms alone, for the calls that a tool makes: their outputs have fields of their own.
+    pub fn without_fields(&self) -> Self {
+        Self(self.0.clone(), BTreeSet::new())
+    }
+
     /// Adds those of `terms` that are new; returns whether there are any. Takes O(n log n) time, because a caller may
     /// send many values.
     pub fn add(&mut self, mut terms: Vec<Term>) -> bool {
@@ -87,9 +118,10 @@ impl Terms {
         self.0.iter().map(|term| term.value.len()).sum()
     }
 
-    /// The sensitive values that can be searched for; shorter ones are taken out at their own place only.
+    /// The sensitive values that can be searched for; shorter ones of an output are taken out at their own place only.
     fn sensitive(&self) -> impl Iterator<Item = &Term> {
-        self.0.iter().filter(|term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN)
+        let is_long = |term: &Term| term.kind == Kind::Sensitive && term.value.len() >= ALONE_BYTES_MIN;
+        self.0.iter().filter(move |term| is_long(term) || term.kind == Kind::Short)
     }
 
     /// Returns why these are too many to redact, if they are.
@@ -130,6 +162,14 @@ struct Inner {
     scrubber: Option<Arc<Scrubber>>,
     /// Short values, sorted.
     alone: Vec<Zeroizing<String>>,
+    /// Arguments that are too short to be told from noise, sorted, for outputs only.
+    short: Vec<Zeroizing<String>>,
+    /// The numbers among the short values, which a tool can write differently.
+    numbers: Vec<f64>,
+    /// Redacts every `true` and `false` of an output.
+    booleans: bool,
+    /// Fields of an output that are redacted whatever they hold.
+    fields: BTreeSet<String>,
     patterns: Vec<Pattern>,
     /// Withholds everything that a guest reports while it runs.
     silent: bool,
@@ -152,7 +192,18 @@ impl Redactor {
         let short = |term: &&Term| (ALONE_BYTES_MIN..ANYWHERE_BYTES_MIN).contains(&term.value.len());
         inner.alone = terms.0.iter().filter(short).map(|term| term.value.clone()).collect();
         inner.alone.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        if guard!("sensitive_short") {
+            let tiny = terms.0.iter().filter(|term| term.kind == Kind::Short && !term.value.is_empty());
+            inner.short = tiny.map(|term| term.value.clone()).collect();
+            inner.short.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+            inner.booleans = terms.0.iter().any(|term| term.kind == Kind::Boolean);
+            inner.numbers = inner.short.iter().chain(&inner.alone).filter_map(|text| text.parse().ok()).collect();
+        }
+        if guard!("sensitive_places") {
+            inner.fields.clone_from(&terms.1);
+        }
         let idle = inner.scrubber.is_none() && inner.alone.is_empty() && patterns.is_empty() && !silent && !inner.blind;
+        let idle = idle && !inner.looks_into_outputs();
         Self((!idle).then(|| Arc::new(inner)))
     }
 
@@ -212,14 +263,14 @@ impl Redactor {
         !self.is_idle() && self.redact_text_within(text, &mut Meter::inline())
     }
 
-    /// Like [`Self::redact_text`], for what a guest reports while it runs.
+    /// Like [`Self::redact_output_text`], for what a guest reports while it runs.
     pub fn redact_spoken_text(&self, text: &mut String, meter: &mut SpokenMeter) -> bool {
-        !self.is_idle() && meter.search(|meter| self.redact_text_within(text, meter))
+        !self.is_idle() && meter.search(|meter| self.redact_output_text(text, meter))
     }
 
-    /// Like [`Self::redact`], for what a guest reports while it runs.
+    /// Like [`Self::redact_output`], for what a guest reports while it runs.
     pub fn redact_spoken(&self, value: &mut Value, meter: &mut SpokenMeter) -> bool {
-        !self.is_idle() && meter.search(|meter| self.redact_within(value, meter))
+        !self.is_idle() && meter.search(|meter| self.redact_output(value, meter))
     }
 
     /// Like [`Self::redact_text`], within `meter`.
@@ -251,20 +302,67 @@ impl Redactor {
             Value::String(text) => self.redact_text_within(text, meter),
             Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_within(item, meter) | found),
             Value::Object(fields) => {
-                let mut found = false;
-                let mut renamed = Vec::new();
-                for (name, field) in fields.iter_mut() {
-                    found |= self.redact_within(field, meter);
-                    renamed.push(self.changed(name, meter));
-                }
-                if renamed.iter().any(Option::is_some) {
-                    let old = std::mem::take(fields).into_iter().zip(renamed);
-                    *fields = old.map(|((name, field), renamed)| (renamed.unwrap_or(name), field)).collect();
-                    found = true;
-                }
-                found
+                let found = fields.values_mut().fold(false, |found, field| self.redact_within(field, meter) | found);
+                found | self.redact_names(fields, meter)
             }
         }
+    }
+
+    /// Like [`Self::redact_within`], for output of the tool: also by place, and for values that are short, where a whole
+    /// value equals one.
+    pub fn redact_output(&self, value: &mut Value, meter: &mut Meter) -> bool {
+        let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
+            return self.redact_within(value, meter);
+        };
+        match value {
+            Value::Bool(_) | Value::Number(_) if inner.is_short(value) => {
+                *value = Value::String(REDACTED.to_owned());
+                true
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.redact_within(value, meter),
+            Value::String(text) => self.redact_output_text(text, meter),
+            Value::Array(items) => items.iter_mut().fold(false, |found, item| self.redact_output(item, meter) | found),
+            Value::Object(fields) => {
+                let mut found = false;
+                for (name, field) in fields.iter_mut() {
+                    found |= match inner.hides_field(name) {
+                        true => hide_value(field),
+                        false => self.redact_output(field, meter),
+                    };
+                }
+                found | self.redact_names(fields, meter)
+            }
+        }
+    }
+
+    /// Like [`Self::redact_text_within`], for output of the tool: a text that is JSON is redacted as the value that it is.
+    pub fn redact_output_text(&self, text: &mut String, meter: &mut Meter) -> bool {
+        let Some(inner) = self.0.as_ref().filter(|inner| inner.looks_into_outputs()) else {
+            return self.redact_text_within(text, meter);
+        };
+        if inner.is_short_text(text.trim()) {
+            REDACTED.clone_into(text);
+            return true;
+        }
+        let mut found = false;
+        if let Some(mut value) = decoded(text)
+            && self.redact_output(&mut value, meter)
+        {
+            *text = Input::from_text(text.as_str()).with_value(value).text().to_owned();
+            found = true;
+        }
+        self.redact_text_within(text, meter) | found
+    }
+
+    /// Redacts the names of `fields`; returns whether any changed.
+    fn redact_names(&self, fields: &mut Map<String, Value>, meter: &mut Meter) -> bool {
+        let renamed: Vec<_> = fields.keys().map(|name| self.changed(name, meter)).collect();
+        let found = renamed.iter().any(Option::is_some);
+        if found {
+            let old = std::mem::take(fields).into_iter().zip(renamed);
+            *fields = old.map(|((name, field), renamed)| (renamed.unwrap_or(name), field)).collect();
+        }
+        found
     }
 
     /// Returns what `text`, a whole string, number or field name, becomes; `None` if it stays.
@@ -281,6 +379,43 @@ impl Redactor {
     }
 }
 
+impl Inner {
+    /// Whether there is more to redact in an output than in other records.
+    fn looks_into_outputs(&self) -> bool {
+        !(self.short.is_empty() && self.numbers.is_empty() && self.fields.is_empty()) || self.booleans
+    }
+
+    fn is_short_text(&self, text: &str) -> bool {
+        let is_in = |sorted: &[Zeroizing<String>]| sorted.binary_search_by(|value| value.as_str().cmp(text)).is_ok();
+        is_in(&self.short) || is_in(&self.alone) || (self.booleans && matches!(text, "true" | "false"))
+    }
+
+    /// Whether `value`, a boolean or a number, equals a short argument.
+    fn is_short(&self, value: &Value) -> bool {
+        match value {
+            Value::Bool(_) => self.booleans,
+            Value::Number(number) => {
+                self.is_short_text(&number.to_string())
+                    || number.as_f64().is_some_and(|number| self.numbers.contains(&number))
+            }
+            _ => false,
+        }
+    }
+
+    fn hides_field(&self, name: &str) -> bool {
+        !self.fields.is_empty() && self.fields.contains(&plain_name(name).collect::<String>())
+    }
+}
+
+/// Replaces `value`, unless it says nothing, or was redacted before; returns whether it changed.
+fn hide_value(value: &mut Value) -> bool {
+    let is_hidden = value.is_null() || value.as_str() == Some(REDACTED);
+    if !is_hidden {
+        *value = Value::String(REDACTED.to_owned());
+    }
+    !is_hidden
+}
+
 /// The values to search for anywhere in a text, and how.
 fn needles(terms: &Terms) -> Vec<Needle<'_>> {
     let (mut values_left, mut bytes_left) = (ENCODED_VALUES_MAX, ENCODED_BYTES_TOTAL);
@@ -295,6 +430,8 @@ fn needles(terms: &Terms) -> Vec<Needle<'_>> {
                 Look::Forms
             }
             Kind::Sensitive => Look::Chunks,
+            // Shorter than what is searched for anywhere.
+            Kind::Short | Kind::Boolean => continue,
         };
         needles.push(Needle { value: term.value.as_bytes(), label: &term.label, look });
     }
@@ -334,6 +471,26 @@ mod tests {
         });
         assert_eq!(value, expected);
         assert!(!redactor.redact(&mut json!({"a": ["b", 1]})));
+    }
+
+    #[test]
+    fn outputs_are_redacted_by_place_and_where_they_repeat_a_short_argument() {
+        let mut terms = terms([Term::argument("7"), Term::argument("abc"), Term::argument("1.50"), Term::boolean()]);
+        terms.hide_fields(&["api_key".to_owned()]);
+        let redactor = Redactor::new(&terms, &[], false);
+        let mut value = json!({
+            "n": [7, 7.0, 1.5, 70, "7", " abc\n", "abc 7"], "yes": true, "apiKey": {"x": 1}, "API-KEY": null, "7": 1,
+            "text": "{\"large\": 12345678901234567890123, \"n\": [7, 8]}",
+        });
+        assert!(redactor.redact_output(&mut value, &mut crate::search::Meter::inline()));
+        let r = REDACTED;
+        let expected = json!({
+            "n": [r, r, r, 70, r, r, "abc 7"], "yes": r, "apiKey": r, "API-KEY": null, "7": 1,
+            "text": "{\"large\":12345678901234567890123,\"n\":[\"[redacted]\",8]}",
+        });
+        assert_eq!(value, expected);
+        // Words of the records stay.
+        assert!(!redactor.redact(&mut json!({"attempt": 7, "cached": true, "api_key": "x"})));
     }
 
     #[test]

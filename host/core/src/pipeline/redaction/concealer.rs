@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use crate::catalog::Contract;
-use crate::record::{Input, object};
+use crate::record::{Content, Input, decoded, object};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, Term, Terms};
 
@@ -54,14 +54,19 @@ impl Concealer {
     pub(super) fn hide_input(&mut self, input: &Input) -> Value {
         let mut value = input.to_value();
         if self.inputs {
-            let (mut terms, mut written) = (Vec::new(), written(input));
-            let mut hide = |_: &str, place: &mut Value| hide(place, &mut written, &mut terms);
+            let contract = Arc::clone(&self.contract);
+            let mut gathered = Gathered { written: written(input), terms: Vec::new(), input_of: Some(&contract) };
+            let all = value.as_object().filter(|_| self.whole).into_iter().flat_map(|fields| fields.keys());
+            let names = Arc::make_mut(&mut self.terms).hide_fields(all.chain(contract.sensitive_names()));
+            self.stale |= names;
+            let mut hide = |_: &str, place: &mut Value| gathered.hide(place);
             match &mut value {
-                // The input is not JSON, so the sensitive fields in it cannot be located.
-                value if input.value().is_err() => hide("", value),
+                // The input is not an object, so the sensitive fields in it cannot be located.
+                value if !value.is_object() => hide("", value),
                 Value::Object(fields) if self.whole => fields.values_mut().for_each(|field| hide("", field)),
-                value => self.contract.each_sensitive(value, &mut hide),
+                value => contract.each_sensitive(value, &mut hide),
             }
+            let terms = gathered.terms;
             self.keep_back(terms);
         }
         value
@@ -69,18 +74,25 @@ impl Concealer {
 
     /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
     pub(super) fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
-        let (mut places, mut terms) = (BTreeSet::new(), Vec::new());
+        let (mut places, mut gathered) = (BTreeSet::new(), Gathered::default());
         if let Some(structured) = &mut mapped.structured_content {
             self.contract.each_redacted(structured, &mut |at, place| {
                 name(&mut places, format!("/structured_content{at}"));
-                hide(place, &mut Written::new(), &mut terms);
+                gathered.hide(place);
             });
+        }
+        if self.contract.redacts_output() {
+            for (at, block) in mapped.content.iter_mut().enumerate() {
+                if self.hide_in_text(block, &mut gathered) {
+                    name(&mut places, format!("/content/{at}"));
+                }
+            }
         }
         for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
             // By its number, because a place must not name a key that may be redacted.
             let mut hide = |_: &str, place: &mut Value| {
                 name(&mut places, format!("/context_modifiers/{at}"));
-                hide(place, &mut Written::new(), &mut terms);
+                gathered.hide(place);
             };
             // The rules name fields of the output, and a tool can repeat such a field here, or the whole output.
             let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
@@ -88,8 +100,23 @@ impl Concealer {
             modifier.value = field.get_mut(&modifier.key).map(Value::take).unwrap_or_default();
             self.contract.each_redacted(&mut modifier.value, &mut hide);
         }
-        self.keep_back(terms);
+        self.keep_back(gathered.terms);
         places
+    }
+
+    /// Removes what the contract redacts from a block whose text repeats structured output as JSON.
+    fn hide_in_text(&self, block: &mut Content, gathered: &mut Gathered<'_>) -> bool {
+        let Some(Value::String(text)) = block.fields.get_mut("text") else { return false };
+        let Some(mut value) = decoded(text) else { return false };
+        let mut found = false;
+        self.contract.each_redacted(&mut value, &mut |_, place| {
+            found = true;
+            gathered.hide(place);
+        });
+        if found {
+            *text = Input::from_text(text.as_str()).with_value(value).text().to_owned();
+        }
+        found
     }
 
     /// Removes every term from `mapped`, and adds the places where it found one.
@@ -105,14 +132,18 @@ impl Concealer {
             found(&format!("/content/{at}"), records::block(redactor, block, meter));
         }
         if let Some(structured) = &mut mapped.structured_content {
-            found("/structured_content", redactor.redact_within(structured, meter));
+            found("/structured_content", redactor.redact_output(structured, meter));
         }
         if let Some(summary) = &mut mapped.ui_facing_summary {
-            found("/ui_facing_summary", redactor.redact_text_within(summary, meter));
+            found("/ui_facing_summary", redactor.redact_output_text(summary, meter));
         }
         for (at, modifier) in mapped.context_modifiers.iter_mut().enumerate() {
+            let mut field = object([(modifier.key.as_str(), modifier.value.take())]);
+            let in_value = redactor.redact_output(&mut field, meter);
+            if let Value::Object(field) = field {
+                modifier.value = field.into_iter().next().map(|(_, value)| value).unwrap_or_default();
+            }
             let in_key = redactor.redact_text_within(&mut modifier.key, meter);
-            let in_value = redactor.redact_within(&mut modifier.value, meter);
             // By its number, because a place must not name a key that was redacted.
             found(&format!("/context_modifiers/{at}"), in_key | in_value);
         }
@@ -153,25 +184,57 @@ fn name(places: &mut BTreeSet<String>, place: String) {
     }
 }
 
-/// Replaces a value with [`REDACTED`], and adds everything in it to `terms`, numbers also as written.
-fn hide(place: &mut Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
-    gather(place, written, terms);
-    if !place.is_null() {
-        *place = Value::String(REDACTED.to_owned());
-    }
+/// What was hidden, to be searched for elsewhere.
+#[derive(Default)]
+struct Gathered<'a> {
+    /// Numbers as they are written.
+    written: Written<'a>,
+    terms: Vec<Term>,
+    /// The contract of the tool if these are arguments: of them, short ones count too, and names that are values.
+    input_of: Option<&'a Contract>,
 }
 
-fn gather(value: &Value, written: &mut Written<'_>, terms: &mut Vec<Term>) {
-    match value {
-        // Text that was redacted before is not a value.
-        Value::String(text) if text != REDACTED => terms.push(Term::sensitive(text)),
-        Value::Number(number) => {
-            let held = number.to_string();
-            terms.extend(written.remove(&held).unwrap_or_default().into_iter().map(Term::sensitive));
-            terms.push(Term::sensitive(&held));
+impl Gathered<'_> {
+    /// Replaces a value with [`REDACTED`], and gathers everything in it, numbers also as written.
+    fn hide(&mut self, place: &mut Value) {
+        self.gather(place);
+        if !place.is_null() {
+            *place = Value::String(REDACTED.to_owned());
         }
-        Value::Array(items) => items.iter().for_each(|item| gather(item, written, terms)),
-        Value::Object(fields) => fields.values().for_each(|field| gather(field, written, terms)),
-        Value::String(_) | Value::Null | Value::Bool(_) => {}
+    }
+
+    fn gather(&mut self, value: &Value) {
+        match value {
+            // Text that was redacted before is not a value.
+            Value::String(text) if text != REDACTED => {
+                self.add(text);
+                if let Some(inner) = decoded(text) {
+                    self.gather(&inner);
+                }
+            }
+            Value::Number(number) => {
+                let held = number.to_string();
+                for written in self.written.remove(&held).unwrap_or_default() {
+                    self.add(written);
+                }
+                self.add(&held);
+            }
+            Value::Bool(_) if self.input_of.is_some() => self.terms.push(Term::boolean()),
+            Value::Array(items) => items.iter().for_each(|item| self.gather(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    self.gather(field);
+                    // A name can be a value too, and nobody knows which is.
+                    if self.input_of.is_some_and(|contract| !contract.names(name)) {
+                        self.add(name);
+                    }
+                }
+            }
+            Value::String(_) | Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn add(&mut self, text: &str) {
+        self.terms.push(if self.input_of.is_some() { Term::argument(text) } else { Term::sensitive(text) });
     }
 }

@@ -4,6 +4,7 @@
 pub(super) mod brought;
 mod concealer;
 pub(super) mod records;
+mod shape;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use super::map_result::Mapped;
 use super::persist::{modifiers_size, size};
 
 use concealer::Concealer;
+pub(super) use shape::show_input;
 
 /// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
 pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -57,6 +59,8 @@ pub(super) struct Redaction {
     everything: bool,
     /// A hook redacted the result before it was stored.
     hooked: bool,
+    /// The redacted input, and its text, until it is known to have the shape of its contract.
+    unproven: Option<(Arc<Value>, Option<String>)>,
     /// The events of the call, which are redacted too.
     trail: Trail,
     checks: Arc<Checks>,
@@ -73,7 +77,7 @@ impl Redaction {
     /// What the calls below this one must not show either; `None` if it has nothing to hide.
     pub(super) fn inherited(&self) -> Option<Hidden> {
         let hides = self.references.is_some() || self.whole;
-        hides.then(|| Hidden { terms: Arc::clone(&self.terms), whole: self.whole })
+        hides.then(|| Hidden { terms: Arc::new(self.terms.without_fields()), whole: self.whole })
     }
 
     /// Begins with what the calls above this one hide.
@@ -99,6 +103,7 @@ impl Redaction {
             places: BTreeSet::new(),
             everything: false,
             hooked: false,
+            unproven: None,
             trail,
             checks,
         }
@@ -183,6 +188,12 @@ impl Redaction {
         let read = |text| ReferenceKey::from_text(text).ok_or_else(|| Refusal::host_fault("a stored key is not valid"));
         self.references = key.map(read).transpose()?;
         Ok(())
+    }
+
+    /// Whether the arguments have sensitive fields, so that those in another shape cannot be shown.
+    fn needs_shape(&self) -> bool {
+        let contract = self.contract.as_ref();
+        (self.whole || contract.is_some_and(|contract| contract.has_sensitive_fields())) && guard!("sensitive_shape")
     }
 
     /// The redactor, for use on another thread.
@@ -513,12 +524,12 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
     brought::note(&mut journey.invocation, &secrets, &brought);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
     let read = journey.redaction.read_secrets(&journey.services.secrets, secrets, &brought).await;
-    let shown = journey.redaction.shown(&input).await?;
+    let shown = Arc::new(journey.redaction.shown(&input).await?);
     journey.redaction.check_terms()?;
-    journey.invocation.model_input = Arc::new(shown);
-    journey.invocation.model_input_text = text;
-    if journey.invocation.model_input != input.shared_value() {
-        journey.invocation.model_input_text = None;
+    let text = text.filter(|_| shown == input.shared_value());
+    journey.redaction.unproven = Some((shown, text));
+    if !journey.redaction.needs_shape() {
+        show_input(journey);
     }
     read
 }

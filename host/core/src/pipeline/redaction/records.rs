@@ -8,8 +8,13 @@ use crate::secret::Redactor;
 
 /// Returns whether something was redacted.
 pub(super) fn block(redactor: &Redactor, block: &mut Content, meter: &mut Meter) -> bool {
+    let mut found = match block.fields.get_mut("text") {
+        Some(Value::String(text)) => redactor.redact_output_text(text, meter),
+        _ => false,
+    };
+    found |= block.fields.get_mut("fields").is_some_and(|fields| redactor.redact_output(fields, meter));
     let mut fields = Value::Object(std::mem::take(&mut block.fields));
-    let found = redactor.redact_within(&mut fields, meter);
+    found |= redactor.redact_within(&mut fields, meter);
     if let Value::Object(fields) = fields {
         block.fields = fields;
     }
