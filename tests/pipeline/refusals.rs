@@ -87,7 +87,7 @@ async fn an_output_over_the_limit_is_refused_and_one_exactly_at_it_is_not() {
 async fn a_canceled_call_ends_as_canceled_with_its_reason() {
     for (reason, class, code, result) in [
         (AbortReason::UserInterruption, "canceled", "canceled", "canceled"),
-        (AbortReason::RuntimeShutdown, "canceled", "runtime_shutdown", "canceled"),
+        (AbortReason::RuntimeShutdown, "canceled", "host_stopped", "canceled"),
         (AbortReason::SiblingError, "sibling_canceled", "sibling_canceled", "synthetic_error"),
         (AbortReason::Fallback, "streaming_fallback_discarded", "fallback", "discarded"),
     ] {

@@ -144,7 +144,7 @@ async fn the_reason_of_a_stop_decides_its_class() {
     for (reason, class, code) in [
         (AbortReason::SiblingError, "sibling_canceled", "sibling_canceled"),
         (AbortReason::Fallback, "streaming_fallback_discarded", "fallback"),
-        (AbortReason::RuntimeShutdown, "canceled", "runtime_shutdown"),
+        (AbortReason::RuntimeShutdown, "canceled", "host_stopped"),
     ] {
         let heard = Heard::new();
         let mut events = heard.events();

@@ -147,7 +147,6 @@ fn termination_cancels_what_runs_and_says_so() {
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["_meta"]["toolcell/error"]["class"], "canceled");
-    assert_eq!(answer["_meta"]["toolcell/error"]["code"], "runtime_shutdown", "as after a kill");
     let (status, took, _, _) = client.end(began);
     assert!(status.success() && took < Duration::from_secs(3), "{status} {took:?}");
     let records = records(&file);

@@ -92,15 +92,30 @@ impl Calls {
         let Self { tool, status, caller, session, .. } = self;
         let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
         let home = Home::find()?;
-        let mut calls = log(&home)?.calls(&query)?;
+        let log = log(&home)?;
+        let (mut calls, evicted) = (log.calls(&query)?, log.evicted_calls()?);
         waiting::add(&mut calls, &query, &home)?;
-        let text = match self.json {
-            true => show::json_line(&json!({ "calls": calls })),
+        let mut text = match self.json {
+            true => show::json_line(&json!({ "calls": calls, "evicted_calls": evicted })),
             false if calls.is_empty() => "no calls\n".to_owned(),
             false => calls.iter().map(row).collect(),
         };
+        if let Some(said) = self::evicted(evicted).filter(|_| !self.json) {
+            text.push_str(&said);
+            text.push('\n');
+        }
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
+}
+
+/// Says how many calls are not on record any more; `None` if none.
+pub(super) fn evicted(calls: u64) -> Option<String> {
+    let calls = match calls {
+        0 => return None,
+        1 => "1 call was evicted".to_owned(),
+        calls => format!("{calls} calls were evicted"),
+    };
+    Some(format!("{calls}, because the journal was full or they were too old"))
 }
 
 /// One call in one row. The names come from tools and callers, so each stays in its row.

@@ -33,9 +33,11 @@ impl Journal {
         let folder = log.dir().display().to_string();
         let (exit, said, text) = match log.verify()? {
             Ok(verified) => {
+                let evicted =
+                    calls::evicted(verified.evicted_calls).map_or_else(String::new, |said| format!("; {said}"));
                 let [records, files] = [(verified.lines, "record"), (verified.segments, "file")]
                     .map(|(count, noun)| show::counted(count, noun));
-                let text = format!("{folder}: {records} in {files}, all as they were written");
+                let text = format!("{folder}: {records} in {files}, all as they were written{evicted}");
                 (Exit::Succeeded, json!({ "folder": folder, "sound": true, "verified": verified }), text)
             }
             Err(damage) => {

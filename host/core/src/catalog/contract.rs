@@ -13,9 +13,8 @@ use super::listing::{self, Names};
 use super::load::LoadBudget;
 use super::marking;
 use super::schema::{LazySchema, Unsatisfied, json_text};
-use super::schema::{LazySchema, Unsatisfied};
-use super::sensitive;
-use super::{fields, nulls, references};
+
+use super::{fields, nulls, references, sensitive};
 use crate::search::{Pattern, states};
 
 /// Maximum number of internal-only fields, and of sensitive fields, of one contract; every value is searched for each.

@@ -24,8 +24,9 @@ use super::running::Registered;
 use super::suspend::Stage;
 use super::{Request, Services, modifiers};
 
-/// Size of arguments from which records are written aside, in bytes: more would delay other calls by a millisecond.
-const LARGE_BYTES: usize = 64 << 10;
+/// Size of arguments from which records are written aside, in bytes: more would delay other calls. These are in the
+/// log once.
+const LARGE_BYTES: usize = 16 << 10;
 
 /// Maximum length of the name of a session in a record, in characters.
 const SESSION_CHARS_MAX: usize = 128;

@@ -38,6 +38,11 @@ pub(super) struct Front {
 }
 
 impl Front {
+    /// Whether the call started in the segment of this process, and did not end.
+    pub(super) fn has(&self, id: InvocationId) -> bool {
+        self.open.contains(&id)
+    }
+
     /// Adds a line; `false` if it has to be written to a segment at once.
     fn push(&mut self, kind: Kind, id: InvocationId, content: &[u8]) -> bool {
         let is_for_it = match kind {

@@ -13,12 +13,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::private;
-use crate::record::{Status, Timestamp};
+use crate::record::{EVIDENCE, Status, Timestamp};
 
 use super::fold::{self, Gist};
 use super::line::{Kind, Line};
 use super::numbers::{self, Numbers, Place};
+use super::once;
+use super::prune::Pruned;
 use super::segment::{self, LINE_BYTES_MAX};
+use super::share;
 use super::{CallLog, Damage, LogError};
 
 const FILE_NAME: &str = "index.db";
@@ -93,15 +96,15 @@ pub(super) struct Seen {
 
 /// The parts of a line's payload that can be searched for.
 #[derive(Deserialize)]
-struct Brief {
-    invocation: BriefInvocation,
+pub(super) struct Brief {
+    pub(super) invocation: BriefInvocation,
     result: Option<BriefResult>,
     #[serde(default)]
     events: Vec<IgnoredAny>,
 }
 
 impl Brief {
-    fn read(payload: &str) -> serde_json::Result<Self> {
+    pub(super) fn read(payload: &str) -> serde_json::Result<Self> {
         if !fold::is_folded(payload) {
             return serde_json::from_str(payload);
         }
@@ -112,12 +115,12 @@ impl Brief {
 }
 
 #[derive(Deserialize)]
-struct BriefInvocation {
+pub(super) struct BriefInvocation {
     tool_id: String,
     status: Status,
-    actor_ref: Option<String>,
+    pub(super) actor_ref: Option<String>,
     session_ref: Option<String>,
-    created_at: Timestamp,
+    pub(super) created_at: Timestamp,
     ended_at: Option<Timestamp>,
 }
 
@@ -200,7 +203,8 @@ impl CallLog {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(self.failed("read", &error)),
             };
-            read(fold::unfold(&id, &payload).map_err(|error| self.failed("read", &error))?);
+            let record = once::whole(self.dir(), place.segment, &id, &payload);
+            read(record.map_err(|error| self.failed("read", &error))?);
             count += 1;
         }
         Ok(count)
@@ -219,7 +223,7 @@ impl CallLog {
 
     fn record_at(&self, place: Place) -> Result<Value, LogError> {
         let (id, payload) = self.line(place).map_err(|error| self.failed("read", &error))?;
-        fold::unfold(&id, &payload).map_err(|error| self.failed("read", &error))
+        once::whole(self.dir(), place.segment, &id, &payload).map_err(|error| self.failed("read", &error))
     }
 
     /// Opens the index, up to date, after the calls of killed processes were ended; `None` if no call was ever written.
@@ -340,6 +344,16 @@ fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
     }
 }
 
+/// Opens the index in `dir`, up to date with the segments as they are.
+pub(super) fn renewed(dir: &Path) -> io::Result<Connection> {
+    let read = || -> Result<Connection, Failure> {
+        let mut index = open(dir, FIRST)?;
+        update(&mut index, dir)?;
+        Ok(index)
+    };
+    read().map_err(io::Error::other)
+}
+
 /// Reads what the segments have beyond what the index knows.
 fn update(index: &mut Connection, dir: &Path) -> Result<(), Failure> {
     let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -355,6 +369,7 @@ fn update(index: &mut Connection, dir: &Path) -> Result<(), Failure> {
         // `verify` has to know that it was there: only what a note says to be pruned may be gone.
         transaction.execute("UPDATE segments SET bytes = 0 WHERE number = ?1", [gone])?;
         numbers.remove(*gone)?;
+        share::forget(&transaction, *gone)?;
     }
     for number in segments {
         let file = match File::open(segment::path(dir, number)) {
@@ -404,8 +419,9 @@ fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: 
 /// Notes a line, whose payload is at `place`.
 fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &Line) -> Result<(), Failure> {
     match line.kind {
-        Kind::Started | Kind::Suspended | Kind::Ended => {}
+        Kind::Started | Kind::Suspended | Kind::Ended | Kind::Carried => {}
         Kind::Noted => {
+            share::add_note(transaction, line.id, place)?;
             numbers.noted(line, place)?;
             return Ok(());
         }
@@ -414,12 +430,23 @@ fn note(transaction: &Transaction, numbers: &mut Numbers, place: Place, line: &L
             transaction.execute("DELETE FROM calls WHERE id = ?1", [line.id])?;
             return Ok(());
         }
-        Kind::Opened | Kind::Repaired | Kind::Pruned => return Ok(()),
+        Kind::Pruned => {
+            let said = serde_json::from_str::<Pruned>(line.payload).unwrap_or_default();
+            for (segment, calls) in said.evicted_calls {
+                transaction.execute("INSERT OR REPLACE INTO evicted VALUES (?1, ?2)", [segment, calls])?;
+            }
+            return Ok(());
+        }
+        Kind::Opened | Kind::Repaired => return Ok(()),
     }
     // A damaged line is the affair of `verify`.
     let Ok(Brief { invocation, result, events }) = Brief::read(line.payload) else { return Ok(()) };
+    share::add(transaction, invocation.actor_ref.as_deref(), place)?;
     let error = result.and_then(|result| result.error);
-    // A call has one end: the first one that was written.
+    // A call has one end: the first one that was written, until it is carried elsewhere.
+    if line.kind == Kind::Carried {
+        transaction.execute("DELETE FROM calls WHERE id = ?1", [line.id])?;
+    }
     let sql = "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
                ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, at = excluded.at, length = excluded.length, \
                tool_id = excluded.tool_id, status = excluded.status, error_class = excluded.error_class, \
@@ -484,8 +511,11 @@ fn list(index: &Connection, query: &CallQuery) -> rusqlite::Result<Vec<CallSumma
 fn finders() -> String {
     format!(
         "CREATE INDEX IF NOT EXISTS calls_by_ending ON calls ({});
-         CREATE INDEX IF NOT EXISTS calls_without_end ON calls (segment) WHERE ended_at IS NULL;",
-        reversed()
+         CREATE INDEX IF NOT EXISTS calls_without_end ON calls (segment) WHERE ended_at IS NULL;
+         CREATE TABLE IF NOT EXISTS evicted (segment INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
+         {}",
+        reversed(),
+        share::TABLE
     )
 }
 
@@ -502,7 +532,8 @@ fn calls_by_ending() -> String {
 
 /// The call whose id is `id`; else those whose id ends so, at most [`ALIKE_MAX`], with the places of their payloads.
 fn find(index: &Connection, id: &str) -> rusqlite::Result<Vec<(String, Place)>> {
-    let id = id.to_ascii_uppercase();
+    // Also as a reference that records have, to the call or to a part of it.
+    let id = id.strip_prefix(EVIDENCE).and_then(|id| id.split('#').next()).unwrap_or(id).to_ascii_uppercase();
     if id.is_empty() {
         return Ok(Vec::new());
     }
@@ -527,68 +558,4 @@ fn found(row: &Row<'_>) -> rusqlite::Result<(String, Place)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::record::InvocationId;
-
-    use super::*;
-
-    /// How SQLite finds the rows of a query: one line for each table that it reads.
-    fn plan(index: &Connection, sql: &str, parameters: &[&str]) -> Vec<String> {
-        let mut plan = index.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let rows = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3)).unwrap();
-        rows.collect::<Result<_, _>>().unwrap()
-    }
-
-    fn add(index: &Connection, id: &str) {
-        let sql = "INSERT INTO calls VALUES (?1, 1, 0, 0, 'a', 'succeeded', NULL, NULL, NULL, NULL, 0, 0)";
-        index.execute(sql, [id]).unwrap();
-    }
-
-    #[test]
-    fn no_question_about_one_call_reads_all_of_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let index = open(folder.path(), FIRST).unwrap();
-        let ending = calls_by_ending();
-        for (sql, parameters, used) in [
-            (CALL_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
-            (END_BY_ID, &["A"][..], "SEARCH calls USING PRIMARY KEY"),
-            (ending.as_str(), &["A", "A~"][..], "SEARCH calls USING INDEX calls_by_ending"),
-            (OPEN_SEGMENTS, &[][..], "calls_without_end"),
-        ] {
-            let plan = plan(&index, sql, parameters);
-            assert!(plan.len() == 1 && plan[0].contains(used), "{plan:?}");
-        }
-    }
-
-    #[test]
-    fn a_call_is_found_by_its_id_and_by_the_end_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let index = open(folder.path(), FIRST).unwrap();
-        let ids: Vec<String> = (0..1_000).map(|_| InvocationId::new().to_string()).collect();
-        ids.iter().for_each(|id| add(&index, id));
-        let found = |id: &str| find(&index, id).unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        for id in ids.iter().step_by(97) {
-            assert_eq!(id.len(), ID_CHARS);
-            assert_eq!(found(id), [id.as_str()]);
-            assert_eq!(found(&id[10..].to_lowercase()), [id.as_str()]);
-        }
-        // More than one ends so.
-        assert_eq!(found(&ids[0][25..]).len(), ALIKE_MAX);
-        for none in ["", "U", "~", "%", &format!("0{}", ids[0])] {
-            assert!(found(none).is_empty(), "{none:?}");
-        }
-    }
-
-    #[test]
-    fn the_index_of_an_earlier_version_gets_what_finds_single_calls() {
-        let folder = tempfile::tempdir().unwrap();
-        let index = open(folder.path(), FIRST).unwrap();
-        index.execute_batch("DROP INDEX calls_by_ending; DROP INDEX calls_without_end").unwrap();
-        let id = InvocationId::new().to_string();
-        add(&index, &id);
-        drop(index);
-        let index = open(folder.path(), FIRST).unwrap();
-        assert!(plan(&index, &calls_by_ending(), &["A", "A~"])[0].contains("calls_by_ending"));
-        assert_eq!(find(&index, &id[6..]).unwrap()[0].0, id);
-    }
-}
+mod tests;

@@ -29,6 +29,8 @@ pub(super) enum Kind {
     /// Events of a call that runs, or of no call.
     Noted,
     Ended,
+    /// The end of a call from a segment that was removed: its caller had no more than its share of the log.
+    Carried,
     /// A call ended, and its record is not kept.
     Dropped,
     /// The line before this one was incomplete, and was removed.
@@ -45,6 +47,7 @@ impl Kind {
             Self::Suspended => 'w',
             Self::Noted => 'n',
             Self::Ended => 'e',
+            Self::Carried => 'c',
             Self::Dropped => 'x',
             Self::Repaired => 'r',
             Self::Pruned => 'p',
@@ -58,6 +61,7 @@ impl Kind {
             Self::Suspended,
             Self::Noted,
             Self::Ended,
+            Self::Carried,
             Self::Dropped,
             Self::Repaired,
             Self::Pruned,

@@ -24,15 +24,18 @@ mod known;
 mod line;
 mod notes;
 mod numbers;
+mod once;
 mod orphan;
 mod prune;
 mod ring;
 mod scan;
 mod segment;
+mod share;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -223,6 +226,14 @@ impl Inner {
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether the start of the call is in the segment that its end will be in.
+    fn has_start(&self, id: InvocationId) -> bool {
+        let writer = self.writer();
+        let in_segment = |writer: &Writer| writer.current.open.contains(&id) || writer.full_of(id).is_some();
+        writer.as_ref().is_some_and(in_segment)
+            || self.front.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|front| front.has(id))
+    }
 }
 
 impl CallLog {
@@ -262,7 +273,7 @@ impl CallLog {
             false => self.start(Kind::Started, invocation, changes)?,
             true => {
                 let (log, invocation) = (self.clone(), invocation.clone());
-                self.aside(move || log.start(Kind::Started, &invocation, changes)).await?
+                self.aside(move || log.large_start(Kind::Started, &invocation, changes)).await?
             }
         };
         self.sync(written).await
@@ -276,7 +287,7 @@ impl CallLog {
     /// The log cannot be written.
     pub(crate) async fn suspended(&self, invocation: ToolInvocation, changes: bool) -> Result<(), LogError> {
         let log = self.clone();
-        let written = self.aside(move || log.start(Kind::Suspended, &invocation, changes)).await?;
+        let written = self.aside(move || log.large_start(Kind::Suspended, &invocation, changes)).await?;
         self.sync(written).await
     }
 
@@ -287,6 +298,19 @@ impl CallLog {
             Some(folded) => self.append(kind, id, &folded),
             None => self.append(kind, id, &Started { changes, process, invocation: &kept }),
         }
+    }
+
+    /// As [`Self::start`], with inputs that are the same written once.
+    fn large_start(&self, kind: Kind, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
+        let kept = invocation.for_disk();
+        let (id, process) = (Some(invocation.invocation_id), *PROCESS);
+        if let Some(folded) = FoldedStart::of(&kept, changes, process) {
+            return self.append(kind, id, &folded);
+        }
+        let started = Started { changes, process, invocation: &kept };
+        let mut started = serde_json::to_value(started).map_err(|error| self.failed("write", &error))?;
+        once::shorten(&mut started);
+        self.append(kind, id, &started)
     }
 
     /// Writes how a call ended: all of its record but the declaration, which `describe` of the component repeats, and but
@@ -308,7 +332,7 @@ impl CallLog {
     pub async fn large_ended(&self, record: CallRecord) -> (CallRecord, Result<(), LogError>) {
         let (log, shared) = (self.clone(), Arc::new(record));
         let record = Arc::clone(&shared);
-        let written = match self.aside(move || log.end(&record)).await {
+        let written = match self.aside(move || log.large_end(&record)).await {
             Ok(unsynced) => self.sync(unsynced).await,
             Err(error) => Err(error),
         };
@@ -328,6 +352,30 @@ impl CallLog {
                 None => self.append(Kind::Ended, id, &record.undeclared()),
             },
         }
+    }
+
+    /// As [`Self::end`], without the inputs that the start of the call has, and with those that are the same written once.
+    fn large_end(&self, record: &CallRecord) -> Result<Option<File>, LogError> {
+        let is_kept = match self.0.settings.keep {
+            Keep::All => true,
+            Keep::Failures => record.result.is_error,
+            Keep::None => false,
+        };
+        if !is_kept || !guard!("journal_inputs") {
+            return self.end(record);
+        }
+        let shared = match record.is_never_persisted() && guard!("never_persisted") {
+            true => Cow::Owned(record.without_output()),
+            false => Cow::Borrowed(record),
+        };
+        let end = serde_json::to_value(shared.undeclared());
+        let mut end = end.map_err(|error| self.failed("write", &error))?;
+        let id = record.invocation.invocation_id;
+        match self.0.has_start(id) {
+            true => once::leave_out(&mut end),
+            false => once::shorten(&mut end),
+        }
+        self.append(Kind::Ended, Some(id), &end)
     }
 
     /// Runs `work` on a thread for the host's own store. Boxed, to keep the future of a call that needs none small.

@@ -1,20 +1,30 @@
 //! Removes segments that are too old or too much. What is removed is written down before it is: a process that is killed
 //! in between must not leave a gap that looks like a forgery.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::line::{Kind, NO_CALL};
 use super::segment::{self, Segment, Surplus};
-use super::{CallLog, Inner, Key, LogError, verify};
+use super::{CallLog, Inner, Key, LogError, share, verify};
 
 /// Stack of the thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
+
+/// What a line says of segments that were removed, and of those that these said were removed before.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Pruned {
+    pub(super) removed_segments: Vec<u64>,
+    /// How many calls each of them had that are nowhere else.
+    #[serde(default)]
+    pub(super) evicted_calls: BTreeMap<u64, u64>,
+}
 
 impl CallLog {
     /// Removes segments, and writes that down in `current`.
@@ -51,8 +61,9 @@ impl Inner {
             return Ok(());
         }
         let numbers: Vec<u64> = surplus.iter().map(|segment| segment.number).collect();
-        let removed = verify::with_earlier(&self.dir, key, &numbers)?;
-        let removed = json!({ "removed_segments": removed }).to_string();
+        let mut pruned = verify::with_earlier(&self.dir, key, &numbers)?;
+        pruned.evicted_calls.append(&mut share::carry(&self.dir, key, &self.settings, &surplus)?);
+        let removed = serde_json::to_string(&pruned)?;
         // A removal that survives a power failure without its line would count as damage.
         let noted = note(&removed).and_then(|file| file.sync_data());
         surplus.into_iter().try_for_each(Surplus::remove)?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::line::{Kind, Line};
 use super::segment::{self, LINE_BYTES_MAX};
-use super::{CallLog, LogError, fold};
+use super::{CallLog, LogError, once};
 
 impl CallLog {
     /// Calls `seen` with each record of a call in which `text` occurs, in the order of the log, until it breaks. `text` is
@@ -31,10 +31,10 @@ impl CallLog {
                 read.map_err(|error| self.failed("read", &error))?;
                 let Some(content) = line.strip_suffix(b"\n") else { break };
                 let Some(content) = Line::read(content) else { continue };
-                if content.kind != Kind::Ended || !content.payload.contains(text) {
+                if !matches!(content.kind, Kind::Ended | Kind::Carried) || !content.payload.contains(text) {
                     continue;
                 }
-                let Ok(record) = fold::unfold(content.id, content.payload) else { continue };
+                let Ok(record) = once::whole(self.dir(), number, content.id, content.payload) else { continue };
                 if seen(&record).is_break() {
                     return Ok(());
                 }

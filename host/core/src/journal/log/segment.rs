@@ -311,7 +311,7 @@ impl Found {
                 // Its notes stay, because it can start again here.
                 Kind::Suspended => _ = open.remove(id),
                 Kind::Noted => notes.entry(id.to_owned()).or_default().push(line.payload.to_owned()),
-                Kind::Ended | Kind::Dropped => {
+                Kind::Ended | Kind::Carried | Kind::Dropped => {
                     open.remove(id);
                     notes.remove(id);
                 }
@@ -380,9 +380,28 @@ pub(super) fn notes_of(dir: &Path, number: u64, id: &str) -> io::Result<Vec<Stri
     Ok(notes)
 }
 
+/// The payload of the start of the call `id` in the segment `number`.
+pub(super) fn start_of(dir: &Path, number: u64, id: &str) -> io::Result<Option<String>> {
+    let mut start = None;
+    each_line_of(dir, number, |line| {
+        if line.kind == Kind::Started && line.id == id {
+            start = Some(line.payload.to_owned());
+        }
+    })?;
+    Ok(start)
+}
+
+/// Gives `each` the lines of the segment `number` that can be read.
+pub(super) fn each_line_of(dir: &Path, number: u64, mut each: impl FnMut(&Line<'_>)) -> io::Result<()> {
+    let file = File::open(path(dir, number))?;
+    each_line(&file, |line| _ = Line::read(line).map(|line| each(&line))).map(drop)
+}
+
 /// A segment that the log has to lose. No process writes it while this lives.
 pub(super) struct Surplus {
     pub(super) number: u64,
+    /// Whether it goes because of its age.
+    pub(super) is_old: bool,
     path: PathBuf,
     // Closing the file releases the lock.
     _file: File,
@@ -414,10 +433,10 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
     let mut surplus = Vec::new();
     for (number, bytes, modified) in segments {
         let age = now.duration_since(modified).unwrap_or_default();
-        let is_over = total > settings.bytes_max || age > settings.age_max;
-        if is_over
+        let is_old = age > settings.age_max;
+        if (is_old || total > settings.bytes_max)
             && surplus.len() < SURPLUS_MAX
-            && let Some(found) = unwritten(number, path(dir, number))
+            && let Some(found) = unwritten(number, is_old, path(dir, number))
         {
             total -= bytes;
             surplus.push(found);
@@ -427,9 +446,9 @@ pub(super) fn surplus(dir: &Path, settings: &LogSettings) -> io::Result<Vec<Surp
 }
 
 /// Takes the segment at `path`, unless a living process writes it.
-fn unwritten(number: u64, path: PathBuf) -> Option<Surplus> {
+fn unwritten(number: u64, is_old: bool, path: PathBuf) -> Option<Surplus> {
     // One that is closed can only be read.
     let file = File::options().write(true).open(&path).or_else(|_| File::open(&path)).ok()?;
     file.try_lock().ok()?;
-    Some(Surplus { number, path, _file: file })
+    Some(Surplus { number, is_old, path, _file: file })
 }

@@ -2,10 +2,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::index::Seen;
 use super::line::{self, Kind, Line};
+use super::prune::Pruned;
 use super::ring;
 use super::segment::{self, LINE_BYTES_MAX};
 use super::{CallLog, Key, LogError};
@@ -19,6 +20,8 @@ pub struct Verified {
     pub segments: u64,
     pub lines: u64,
     pub bytes: u64,
+    /// Calls that were removed, because the log was full or they were too old. This is no damage.
+    pub evicted_calls: u64,
 }
 
 /// The first line that is not as it was written.
@@ -60,10 +63,10 @@ impl CallLog {
         }
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
-        let (mut removed, mut gone) = (Vec::new(), Vec::new());
+        let (mut pruned, mut gone) = (Pruned::default(), Vec::new());
         for number in &numbers {
             let seen = seen.iter().find(|seen| seen.number == *number);
-            let mut checking = Checking { key: &key, seen, verified: &mut verified, removed: &mut removed };
+            let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
             match checking.segment(self.dir(), *number) {
                 Ok(Ok(())) => {}
                 Ok(Err(damage)) => return Ok(Err(damage)),
@@ -71,11 +74,12 @@ impl CallLog {
                 Err(error) => return Err(self.failed("read", &error)),
             }
         }
+        verified.evicted_calls = pruned.evicted_calls.values().sum();
         let last = numbers.last().copied().unwrap_or_default();
         let is_gone = |number: &u64| numbers.binary_search(number).is_err() || gone.contains(number);
         // Of the last segments, the index alone knows that they were there.
         let mut known = (1..last).chain(seen.iter().map(|seen| seen.number)).chain(gone.iter().copied());
-        match known.find(|number| is_gone(number) && !removed.contains(number)) {
+        match known.find(|number| is_gone(number) && !pruned.removed_segments.contains(number)) {
             None => Ok(Ok(verified)),
             Some(number) => Ok(Err(Damage { file: segment::name(number), line: 1, call: None, what: REMOVED })),
         }
@@ -86,23 +90,19 @@ impl CallLog {
         self.gather()?;
         let (key, seen) = (self.key()?, self.seen()?);
         let seen = seen.iter().find(|seen| seen.number == number);
-        let (mut verified, mut removed) = (Verified::default(), Vec::new());
-        let mut checking = Checking { key: &key, seen, verified: &mut verified, removed: &mut removed };
+        let (mut verified, mut pruned) = (Verified::default(), Pruned::default());
+        let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
         checking.segment(self.dir(), number).map_err(|error| self.failed("read", &error))
     }
 }
 
-#[derive(Deserialize)]
-struct Pruned {
-    removed_segments: Vec<u64>,
-}
-
 /// The segments `numbers`, which are about to be removed, with those that they say were removed before. Otherwise nothing
 /// would say so any more. What is not as it was written says nothing.
-pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<Vec<u64>> {
-    let (mut verified, mut removed) = (Verified::default(), numbers.to_vec());
+pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result<Pruned> {
+    let mut verified = Verified::default();
+    let mut pruned = Pruned { removed_segments: numbers.to_vec(), ..Pruned::default() };
     for number in numbers {
-        let mut checking = Checking { key, seen: None, verified: &mut verified, removed: &mut removed };
+        let mut checking = Checking { key, seen: None, verified: &mut verified, pruned: &mut pruned };
         match checking.segment(dir, *number) {
             // Another process removes surplus segments too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -110,9 +110,9 @@ pub(super) fn with_earlier(dir: &Path, key: &Key, numbers: &[u64]) -> io::Result
             read => drop(read?),
         }
     }
-    removed.sort_unstable();
-    removed.dedup();
-    Ok(removed)
+    pruned.removed_segments.sort_unstable();
+    pruned.removed_segments.dedup();
+    Ok(pruned)
 }
 
 struct Checking<'a> {
@@ -121,7 +121,7 @@ struct Checking<'a> {
     seen: Option<&'a Seen>,
     verified: &'a mut Verified,
     /// The segments that were pruned.
-    removed: &'a mut Vec<u64>,
+    pruned: &'a mut Pruned,
 }
 
 impl Checking<'_> {
@@ -153,8 +153,9 @@ impl Checking<'_> {
                 return damage(at, call, "it was changed, or a line before it was removed or moved");
             }
             if content.kind == Kind::Pruned {
-                let pruned = serde_json::from_str::<Pruned>(content.payload);
-                self.removed.extend(pruned.into_iter().flat_map(|pruned| pruned.removed_segments));
+                let said = serde_json::from_str::<Pruned>(content.payload).unwrap_or_default();
+                self.pruned.removed_segments.extend(said.removed_segments);
+                self.pruned.evicted_calls.extend(said.evicted_calls);
             }
             chain = content.chain;
             bytes += read;

@@ -1,4 +1,5 @@
 mod ring;
+mod share;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
