@@ -324,13 +324,9 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
     if !promised || result.is_error {
         return;
     }
-    let of_structured =
-        // Only a reference of the host: a tool could name any digest.
-        |block: &&toolcell_core::record::Content| {
-            block.is_persisted() && block.fields.get("of").is_some_and(|of| of == "structured_content")
-        };
-    let moved = result.content.iter().find(of_structured);
-    let digest = moved.and_then(|block| block.fields.get("persisted_ref")?.get("digest")?.as_str());
+    // The host alone writes these references: a block of a tool could name any digest.
+    let moved = result.resource_refs.iter().find(|moved| moved["of"] == "structured_content");
+    let digest = moved.and_then(|moved| moved["digest"].as_str());
     let bytes = match digest {
         Some(digest) => offering.host.payload(digest, PAYLOAD_BYTES_MAX).await.ok(),
         None => None,
@@ -340,8 +336,7 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
 
 /// The size of what a result moved to payloads, in bytes.
 fn moved_bytes(result: &ToolResult) -> usize {
-    let size = |block: &toolcell_core::record::Content| block.fields.get("persisted_ref")?.get("size_bytes")?.as_u64();
-    let sizes = result.content.iter().filter(|block| block.is_persisted()).filter_map(size);
+    let sizes = result.resource_refs.iter().filter_map(|moved| moved["size_bytes"].as_u64());
     usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 

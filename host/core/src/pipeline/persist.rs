@@ -190,14 +190,14 @@ async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Box<Mapped>) -> (B
 /// Moves pieces out, the largest first, until the rest fits or nothing is left that could be moved.
 async fn spill(journey: &mut Journey<'_>, stored: &mut Stored, limit: Inline) -> anyhow::Result<()> {
     while !limit.holds(&stored.mapped) {
-        let moved = match next(&stored.mapped, limit) {
-            Some(Piece::Block(at)) => spill_block(journey, stored, at, limit).await?,
-            Some(Piece::Structured) => spill_structured(journey, stored, limit).await?,
-            Some(Piece::Rest) => spill_rest(journey, stored, limit).await?,
+        let (of, moved) = match next(&stored.mapped, limit) {
+            Some(Piece::Block(at)) => ("content", spill_block(journey, stored, at, limit).await?),
+            Some(Piece::Structured) => (STRUCTURED, spill_structured(journey, stored, limit).await?),
+            Some(Piece::Rest) => ("content", spill_rest(journey, stored, limit).await?),
             None => break,
         };
         let Moved { reference, preview_bytes } = moved;
-        stored.resource_refs.push(resource(&reference, journey.invocation.invocation_id, stored.result_id));
+        stored.resource_refs.push(resource(of, &reference, journey.invocation.invocation_id, stored.result_id));
         let silent = journey.redaction.is_silent() || !limit.keeping.inline;
         let strategy = if silent { Strategy::RefOnly } else { Strategy::PreviewAndPersist };
         let id = stored.result_id;
@@ -214,6 +214,9 @@ enum Piece {
     /// All blocks for the model that are too small to be moved one by one.
     Rest,
 }
+
+/// The part of a result that is its structured output.
+const STRUCTURED: &str = "structured_content";
 
 /// What was moved out.
 struct Moved {
@@ -297,7 +300,7 @@ async fn spill_structured(journey: &Journey<'_>, stored: &mut Stored, limit: Inl
         let reference = journey.payloads().keep(serde_json::to_vec(&value)?, "application/json").await?;
         return Ok(Moved { reference, preview_bytes: 0 });
     }
-    let (stand_in, moved) = keep_json(journey, limit, "structured_content", &value).await?;
+    let (stand_in, moved) = keep_json(journey, limit, STRUCTURED, &value).await?;
     stored.mapped.content.push(stand_in);
     Ok(moved)
 }
@@ -330,7 +333,7 @@ fn stand_in(of: &str, preview: &str, reference: &PersistedRef) -> Content {
 }
 
 /// What a client needs to read a payload, and where it comes from (AT-RES-10).
-fn resource(reference: &PersistedRef, invocation: InvocationId, result: ResultId) -> Value {
+fn resource(of: &str, reference: &PersistedRef, invocation: InvocationId, result: ResultId) -> Value {
     json!({
         "id": reference.digest,
         "uri": reference.uri,
@@ -338,6 +341,7 @@ fn resource(reference: &PersistedRef, invocation: InvocationId, result: ResultId
         "digest": reference.digest,
         "size_bytes": reference.size_bytes,
         "access": "caller",
+        "of": of,
         "source": { "relation": "output_of", "invocation_id": invocation, "result_id": result },
     })
 }
