@@ -1,3 +1,4 @@
+import { shown } from './console.js';
 import { wellFormed } from './text.js';
 
 /** A failure that the tool reports. `code` is stable, snake_case and the tool's own; a model may read `message`. */
@@ -37,10 +38,22 @@ export function toRecord(thrown) {
     return { class: tag, code: said(code), message: said(message), detail: detail == null ? undefined : said(detail), retryAfterMs: after };
   }
   // QuickJS has no message in a stack, V8 has: the detail has both in either.
-  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : said(thrown);
+  const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : wordsOf(thrown);
   const stack = thrown instanceof Error ? (thrown.stack ?? '') : '';
-  const detail = stack.startsWith(message) ? stack : `${message}\n${stack}`;
+  const whole = thrown instanceof Error ? message : shown(thrown);
+  const detail = stack.startsWith(whole) ? stack : `${whole}\n${stack}`;
   return { class: { tag: 'execution-failed' }, code: 'exception', message: said(message), detail: said(detail), retryAfterMs: undefined };
+}
+
+/** The message of an object that is no `Error`, and otherwise all of it. */
+function wordsOf(thrown) {
+  try {
+    if (typeof thrown?.message === 'string' && thrown.message !== '') return thrown.message;
+    if (typeof thrown === 'object' && Object.keys(thrown ?? {}).length > 0) return shown(thrown);
+  } catch {
+    // Reading it throws too.
+  }
+  return said(thrown);
 }
 
 /** Some objects have no text, and an exception here would be a crash instead of a failure. */

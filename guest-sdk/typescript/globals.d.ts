@@ -24,3 +24,14 @@ declare var crypto: {
   getRandomValues<T extends Uint8Array | Uint16Array | Uint32Array>(target: T): T;
   randomUUID(): string;
 };
+
+declare var performance: {
+  /** Milliseconds, with fractions. Only differences mean something. */
+  now(): number;
+  readonly timeOrigin: number;
+};
+
+/** The bytes of base64, a character each. */
+declare function atob(base64: string): string;
+/** Base64 of a text whose characters are bytes. */
+declare function btoa(bytes: string): string;

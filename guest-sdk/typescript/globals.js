@@ -1,22 +1,13 @@
 // What tools and their libraries expect of a JavaScript engine and QuickJS lacks. There are no timers, no `fetch`, no `URL`:
 // a library that needs one fails with a ReferenceError that names it.
 import * as host from '#host';
+import { formatted } from './console.js';
 import { wellFormed } from './text.js';
 import { log } from 'toolcell:tool/log@0.2.0';
 
-const shown = (value) => {
-  if (typeof value === 'string') return value;
-  if (value instanceof Error) return `${value.name}: ${value.message}`;
-  try {
-    return JSON.stringify(value) ?? String(value);
-  } catch {
-    return String(value);
-  }
-};
-
 const line = (level) => (...values) => {
   // Not while the snapshot is taken or the tool describes itself: the log is that of a call.
-  if (host.isRunning()) log(level, wellFormed(values.map(shown).join(' ')), undefined);
+  if (host.isRunning()) log(level, wellFormed(formatted(values)), undefined);
 };
 
 globalThis.console ??= {
@@ -41,7 +32,8 @@ globalThis.TextDecoder ??= class {
     if (!/^utf-?8$/i.test(label)) throw new RangeError(`this TextDecoder reads UTF-8 alone, not ${label}`);
   }
   decode(bytes = new Uint8Array()) {
-    return host.decode(bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes);
+    const whole = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength) : new Uint8Array(bytes);
+    return host.decode(whole);
   }
 };
 

@@ -11,12 +11,18 @@ import { subscribeDuration } from 'wasi:clocks/monotonic-clock@0.2.6';
 import { getRandomBytes } from 'wasi:random/random@0.2.6';
 import { getDirectories } from 'wasi:filesystem/preopens@0.2.6';
 import { ToolError, fromRecord } from './error.js';
+import { decode, encode, joined } from './utf8.js';
+
+export { decode, encode };
 
 let current;
 let saved = '';
+let granted;
 
 export const begin = (context) => {
   current = context;
+  // Those of the snapshot are not those of a call.
+  granted = undefined;
 };
 export const end = () => {
   current = undefined;
@@ -38,8 +44,17 @@ export const remember = (state) => {
 export const ask = (requests) => askUser(requests, encode(saved));
 export const randomBytes = (count) => getRandomBytes(count);
 
+/** Runs with a resource of the host and gives that back, because a call may hold a limited number, and no collection frees one. */
+function using(resource, run) {
+  try {
+    return run(resource);
+  } finally {
+    resource[Symbol.dispose]();
+  }
+}
+
 export function sleep(milliseconds) {
-  subscribeDuration(Math.round(milliseconds * 1e6)).block();
+  using(subscribeDuration(Math.round(milliseconds * 1e6)), (end) => end.block());
 }
 
 export function modifyContext(key, value) {
@@ -72,25 +87,10 @@ export function openArtifact(name, mediaType) {
     return {
       write: (chunk) => artifact.write(chunk),
       finish: () => Artifact.finish(artifact),
+      discard: () => artifact[Symbol.dispose](),
     };
   } catch (error) {
     throw refused('artifact_failed', error);
-  }
-}
-
-export function encode(text) {
-  const binary = unescape(encodeURIComponent(text.toWellFormed()));
-  return Uint8Array.from(binary, (letter) => letter.charCodeAt(0));
-}
-
-export function decode(bytes) {
-  let text = '';
-  // In pieces, because a call takes a limited number of arguments.
-  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
-  try {
-    return decodeURIComponent(escape(text));
-  } catch {
-    throw new ToolError('not_utf8', 'the bytes are not UTF-8 text');
   }
 }
 
@@ -115,57 +115,54 @@ const failing = (what, path, run) => {
   }
 };
 
-function open(path, openFlags, flags) {
+function open(path, openFlags, flags, run) {
   const whole = absolute(path);
   let best;
-  for (const [folder, name] of getDirectories()) {
+  // Each list has handles of its own.
+  granted ??= getDirectories();
+  for (const [folder, name] of granted) {
     const holds = whole === name || whole.startsWith(name === '/' ? '/' : `${name}/`);
     if (holds && name.length >= (best?.name.length ?? 0)) best = { folder, name };
   }
   if (!best) throw new ToolError('no_folder', `${path} lies in no folder that this call was granted`);
   const rest = whole.slice(best.name.length).replace(/^\/+/, '');
-  return best.folder.openAt({ symlinkFollow: true }, rest || '.', openFlags, flags);
+  return using(best.folder.openAt({ symlinkFollow: true }, rest || '.', openFlags, flags), run);
 }
 
-export function readFile(path) {
-  return failing('read', path, () => {
-    const file = open(path, {}, { read: true });
-    const chunks = [];
-    let length = 0;
-    for (;;) {
-      const [bytes, isEnd] = file.read(1 << 16, length);
-      chunks.push(bytes);
-      length += bytes.length;
-      if (isEnd || bytes.length === 0) break;
-    }
-    const whole = new Uint8Array(length);
-    let at = 0;
-    for (const chunk of chunks) {
-      whole.set(chunk, at);
-      at += chunk.length;
-    }
-    return whole;
-  });
+export const readFile = (path) => failing('read', path, () => open(path, {}, { read: true }, wholeOf));
+
+function wholeOf(file) {
+  const chunks = [];
+  let length = 0;
+  for (;;) {
+    const [bytes, isEnd] = file.read(1 << 16, length);
+    chunks.push(bytes);
+    length += bytes.length;
+    if (isEnd || bytes.length === 0) break;
+  }
+  return joined(chunks, length);
 }
 
 export function writeFile(path, bytes) {
-  failing('write', path, () => {
-    const file = open(path, { create: true, truncate: true }, { write: true });
+  const write = (file) => {
     for (let at = 0; at < bytes.length; ) {
       const written = Number(file.write(bytes.subarray(at, at + (1 << 16)), at));
       if (written === 0) throw new ToolError('file_error', `cannot write ${path}: nothing was written`);
       at += written;
     }
-  });
+  };
+  failing('write', path, () => open(path, { create: true, truncate: true }, { write: true }, write));
 }
 
 export function listFolder(path) {
-  return failing('list', path, () => {
-    const entries = open(path, { directory: true }, { read: true }).readDirectory();
-    const found = [];
-    for (let entry; (entry = entries.readDirectoryEntry()); ) {
-      found.push({ name: entry.name, isFolder: entry.type === 'directory' });
-    }
-    return found.sort((a, b) => (a.name < b.name ? -1 : 1));
-  });
+  const list = (folder) => using(folder.readDirectory(), entriesOf);
+  return failing('list', path, () => open(path, { directory: true }, { read: true }, list));
+}
+
+function entriesOf(entries) {
+  const found = [];
+  for (let entry; (entry = entries.readDirectoryEntry()); ) {
+    found.push({ name: entry.name, isFolder: entry.type === 'directory' });
+  }
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

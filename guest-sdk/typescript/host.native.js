@@ -81,12 +81,13 @@ export function openArtifact(name, mediaType) {
   const number = state.artifacts.push(written);
   return {
     write(chunk) {
-      written.bytes = Uint8Array.of(...written.bytes, ...chunk);
+      written.bytes = new Uint8Array(Buffer.concat([written.bytes, chunk]));
     },
     finish() {
       written.isFinished = true;
       return `toolcell:artifact/${number}`;
     },
+    discard() {},
   };
 }
 export const randomBytes = (count) => crypto.getRandomValues(new Uint8Array(count));

@@ -62,7 +62,7 @@ export const t: {
   choice<const C extends readonly [string, ...string[]]>(choices: C, description?: string): Schema<C[number]>;
   /** Names a file or folder: the call gets no other one, and a relative path arrives as an absolute one. */
   path(description?: string, limits?: TextLimits): Schema<string>;
-  /** Names what the call reaches. The tool cannot send a request itself. */
+  /** Names what the call reaches, if `access` names `network`; otherwise it is a text. The tool cannot send a request itself. */
   url(description?: string, limits?: TextLimits): Schema<string>;
   list<T>(items: Schema<T>, description?: string, limits?: ListLimits): Schema<T[]>;
   /** An object with properties of any name. */

@@ -85,9 +85,14 @@ const CHUNK = 1 << 20;
 
 export function artifact(name, mediaType, chunks) {
   const file = host.openArtifact(name, mediaType);
-  for (const chunk of typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks) {
-    const bytes = typeof chunk === 'string' ? host.encode(chunk) : chunk;
-    for (let at = 0; at < bytes.length; at += CHUNK) file.write(bytes.subarray(at, at + CHUNK));
+  try {
+    for (const chunk of typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks) {
+      const bytes = typeof chunk === 'string' ? host.encode(chunk) : chunk;
+      for (let at = 0; at < bytes.length; at += CHUNK) file.write(bytes.subarray(at, at + CHUNK));
+    }
+  } catch (error) {
+    file.discard();
+    throw error;
   }
   return { type: 'artifact_ref', reference: file.finish() };
 }

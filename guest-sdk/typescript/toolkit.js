@@ -45,6 +45,8 @@ function declaration({ name, description, input, output: structured, run, ...fac
   }
   for (const [fact, value] of Object.entries(facts)) if (value !== undefined) declared[snake(fact)] = value;
   if (!declared.access && declared.paths) declared.access = ['file_read'];
+  // A URL that the call does not reach itself is a text like others.
+  if (!declared.access?.includes('network')) delete declared.urls;
   return declared;
 }
 

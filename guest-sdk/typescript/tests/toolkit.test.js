@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 
 import * as sdk from '../index.js';
+import { formatted } from '../console.js';
 import * as testing from '../testing.js';
 
 const { t, tool, toolkit, ToolError } = sdk;
@@ -36,6 +37,7 @@ test('a declaration is made of the definition', () => {
         how: t.optional(t.choice(['exact', 'loose']), 'exact'),
       },
       output: { lines: t.list(t.integer()) },
+      access: ['file_read', 'network'],
       isReadOnly: true,
       timeoutMs: 500,
       run: () => ({ lines: [] }),
@@ -70,12 +72,43 @@ test('a declaration is made of the definition', () => {
         },
         paths: ['/where/*'],
         urls: ['/what/a~1b'],
-        access: ['file_read'],
+        access: ['file_read', 'network'],
         is_read_only: true,
         timeout_ms: 500,
       },
     ],
   });
+});
+
+test('a URL needs no network if the tool reaches none', () => {
+  const described = (more) => testing.describe(toolkit('x', [tool({ name: 'it', description: 'It.', input: { at: t.url() }, run: () => '', ...more })])).tools[0];
+  assert.deepEqual([described({}).urls, described({}).access], [undefined, undefined]);
+  assert.deepEqual(described({ access: ['network'] }).urls, ['/at']);
+});
+
+test('console writes what JSON lacks, and takes places in its text', () => {
+  const circular = { a: [1] };
+  circular.self = circular;
+  const cases = [
+    [[NaN, [undefined, -0], 5n], 'NaN [undefined,-0] 5n'],
+    [[new Map([['a', { b: 1 }]]), new Set(['x'])], 'Map {"a" => {"b":1}} Set {"x"}'],
+    [['%s has %d of %i%%: %j', 'it', '4', 2.7, { a: 'b' }, 'more'], 'it has 4 of 2%: {"a":"b"} more'],
+    [['100%', 1], '100% 1'],
+    [['%s'], '%s'],
+    [[circular], '{"a":[1],"self":[circular]}'],
+    [[new TypeError('x'), null, Symbol('s'), new Date(0), Uint8Array.of(7)], 'TypeError: x null Symbol(s) 1970-01-01T00:00:00.000Z [7]'],
+    [[{ get a() { throw new Error(); } }], '[object]'],
+    [[Array(1000).fill(0)], `[${'0,'.repeat(100)}..]`],
+  ];
+  for (const [values, line] of cases) assert.equal(formatted(values), line);
+});
+
+test('an object that is thrown says what it has', () => {
+  const thrown = (value) => failure(() => {
+    throw value;
+  });
+  assert.deepEqual([thrown({ code: 'E1', message: 'no disk' }).message, thrown({ code: 7 }).message], ['no disk', '{"code":7}']);
+  assert.match(thrown({ code: 'E1', message: 'no disk' }).detail, /"code":"E1"/);
 });
 
 test('a path or a URL in a map is refused, because no pointer names it', () => {

@@ -70,7 +70,9 @@ fn says(place: &Path) {
     assert_eq!(speak("progress", &[]).stdout, "done\n");
     let logged = speak("log", &[]);
     assert_eq!(logged.stdout, "logged\n");
-    for line in ["warn odd {\"n\":1}", "info hello {\"a\":1} TypeError: x ✓"] {
+    let lines =
+        ["warn odd {\"n\":1}", "info hello {\"a\":1} TypeError: x ✓", "info all of NaN Map {\"k\" => undefined}"];
+    for line in lines {
         assert!(logged.stderr.contains(line), "{}", logged.stderr);
     }
     // The snapshot has one state of the engine's own generator; each call gets numbers of the host.
@@ -97,6 +99,9 @@ fn fails(place: &Path) {
     assert_eq!(bug["error_code"], "exception");
     assert!(bug["message"].as_str().unwrap().starts_with("TypeError: "), "{bug}");
 
+    let object = error("object");
+    assert_eq!((&object["error_code"], &object["message"]), (&json!("exception"), &json!("no disk")), "{object}");
+
     let square = |n: Value| call(place, "square", &json!({ "n": n }), &["--json"]).json();
     assert_eq!(square(json!(4))["error"], Value::Null);
     assert_eq!(square(json!("4"))["error"]["error_code"], "schema_mismatch");
@@ -112,6 +117,15 @@ fn reads_and_writes(place: &Path) {
     let names = json!({ "names": ["a.txt", "b.txt", "sub/"] });
     assert_eq!(copied["structured_content"], names, "{copied}");
     assert_eq!(std::fs::read_to_string(folder.join("b.txt")).unwrap(), "größe");
+    let run = |tool: &str| {
+        let options = ["--allow-write=data", "--memory=32MiB", "--json"];
+        call(place, tool, &json!({ "folder": "data" }), &options).exits(0).json()["structured_content"].clone()
+    };
+    assert_eq!(run("often"), json!({ "read": 790, "isLater": true, "word": "word" }));
+    let refused = "not_utf8";
+    let texts =
+        json!({ "isSame": true, "parted": [0, 1, 2, 3, 4], "codes": [refused, refused, refused, refused, refused] });
+    assert_eq!(run("texts"), texts);
     std::fs::remove_file(folder.join("a.txt")).unwrap();
     let missing = call(place, "copy", &json!({ "folder": "data" }), &["--allow-write=data", "--json"]).json();
     assert_eq!(missing["error"]["error_code"], "file_error", "{missing}");

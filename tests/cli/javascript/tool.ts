@@ -14,6 +14,7 @@ const speak = tool({
       case 'log':
         log.warn('odd', { n: 1 });
         console.log('hello', { a: 1 }, new TypeError('x'), '✓');
+        console.log('%s of', 'all', NaN, new Map([['k', undefined]]));
         return 'logged';
       case 'random':
         return { numbers: [Math.random(), Math.random()], id: crypto.randomUUID() };
@@ -37,9 +38,10 @@ const speak = tool({
 const fail = tool({
   name: 'fail',
   description: 'Fails.',
-  input: { how: t.choice(['error', 'bug', 'promise']) },
+  input: { how: t.choice(['error', 'bug', 'promise', 'object']) },
   run({ how }) {
     if (how === 'error') throw new ToolError('slow_down', 'slow down', { class: 'rate_limited', retryAfterMs: 60000 });
+    if (how === 'object') throw { code: 'E1', message: 'no disk' };
     if (how === 'promise') return Promise.resolve('late') as unknown as string;
     return (null as unknown as { x: string }).x;
   },
@@ -88,4 +90,50 @@ const wait = tool({
   },
 });
 
-export default toolkit('many', [speak, fail, square, greet, copy, wait]);
+// More of each than a call may hold.
+const often = tool({
+  name: 'often',
+  description: 'Uses files, folders and waits many times.',
+  input: { folder: t.path('The folder.') },
+  access: ['file_read', 'file_write'],
+  run({ folder }) {
+    let read = 0;
+    for (let n = 0; n < 300; n++) {
+      files.writeText(`${folder}/c.txt`, `${n}`);
+      read += files.readText(`${folder}/c.txt`).length;
+    }
+    for (let n = 0; n < 300; n++) files.list(folder);
+    const began = performance.now();
+    for (let n = 0; n < 1100; n++) sleep(0.001);
+    return { read, isLater: performance.now() >= began, word: atob(btoa('word')) };
+  },
+});
+
+const texts = tool({
+  name: 'texts',
+  description: 'Writes and reads long and broken texts.',
+  input: { folder: t.path('The folder.') },
+  access: ['file_read', 'file_write'],
+  run({ folder }) {
+    const file = `${folder}/d.txt`;
+    const long = `${'x'.repeat(99)}ö`.repeat(20_000);
+    files.writeText(file, long);
+    const isSame = files.readText(file) === long;
+    const parted = [0, 1, 2, 3, 4].filter((n) => {
+      const text = `${'x'.repeat(65_536 - n)}€😀${'ü'.repeat(70_000)}`;
+      return new TextDecoder().decode(new TextEncoder().encode(text)) === text;
+    });
+    const broken = [[0xc0, 0x80], [0xed, 0xa0, 0x80], [0x78, 0xe2, 0x82], [0xf4, 0x90, 0x80, 0x80], Array(70_000).fill(0x80)];
+    const codes = broken.map((bytes) => {
+      files.write(file, Uint8Array.from(bytes));
+      try {
+        return files.readText(file);
+      } catch (error) {
+        return (error as ToolError).code;
+      }
+    });
+    return { isSame, parted, codes };
+  },
+});
+
+export default toolkit('many', [speak, fail, square, greet, copy, wait, often, texts]);
