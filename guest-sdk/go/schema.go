@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // schemas makes the JSON Schema of what encoding/json reads or writes of a type.
@@ -69,9 +70,10 @@ func (s schemas) of(t reflect.Type) map[string]any {
 		return map[string]any{"type": "boolean"}
 	case reflect.Float32, reflect.Float64:
 		return map[string]any{"type": "number"}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
-		reflect.Uint32, reflect.Uint64:
-		return map[string]any{"type": "integer"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return bounded(t, true)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return bounded(t, false)
 	case reflect.Slice, reflect.Array:
 		return map[string]any{"type": "array", "items": s.of(t.Elem())}
 	case reflect.Map:
@@ -84,6 +86,21 @@ func (s schemas) of(t reflect.Type) map[string]any {
 		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 	}
 	panic("toolcell: no JSON Schema for " + t.String())
+}
+
+// bounded returns the schema of an integer. Those of 64 bits have no bounds beyond 2^53, which some readers of JSON take for
+// other numbers.
+func bounded(t reflect.Type, signed bool) map[string]any {
+	made := map[string]any{"type": "integer"}
+	if !signed {
+		made["minimum"] = 0
+		if t.Bits() < 64 {
+			made["maximum"] = int64(1)<<t.Bits() - 1
+		}
+	} else if t.Bits() < 64 {
+		made["minimum"], made["maximum"] = -int64(1)<<(t.Bits()-1), int64(1)<<(t.Bits()-1)-1
+	}
+	return made
 }
 
 // fields adds those of a struct; always: whether it is there whenever the struct around it is.
@@ -163,8 +180,20 @@ func orNull(schema map[string]any) map[string]any {
 	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
 }
 
-// fill puts empty lists and maps in the place of nil ones, which encoding/json writes as null and the schema refuses.
-func fill(value reflect.Value) {
+// place is what a slice, a pointer or a map refers to.
+type place struct {
+	kind reflect.Type
+	at   unsafe.Pointer
+	len  int
+}
+
+// filling puts empty lists and maps in the place of nil ones, which encoding/json writes as null and the schema refuses. It has
+// the places that it has been at, because a value may contain itself.
+type filling map[place]bool
+
+func fill(value reflect.Value) { filling{}.fill(value) }
+
+func (f filling) fill(value reflect.Value) {
 	t := value.Type()
 	switch value.Kind() {
 	case reflect.Slice:
@@ -176,27 +205,28 @@ func fill(value reflect.Value) {
 			value.Set(reflect.MakeMap(t))
 		}
 	}
-	if ownSchema(t) != nil {
+	if ownSchema(t) != nil || f.knows(value) {
 		return
 	}
 	switch value.Kind() {
+	case reflect.Interface:
+		if !value.IsNil() && hasInside(value.Elem().Type()) {
+			value.Set(f.copied(value.Elem()))
+		}
 	case reflect.Pointer:
 		if !value.IsNil() {
-			fill(value.Elem())
+			f.fill(value.Elem())
 		}
 	case reflect.Slice, reflect.Array:
 		if hasInside(t.Elem()) {
 			for i := range value.Len() {
-				fill(value.Index(i))
+				f.fill(value.Index(i))
 			}
 		}
 	case reflect.Map:
 		if hasInside(t.Elem()) {
 			for _, key := range value.MapKeys() {
-				element := reflect.New(t.Elem()).Elem()
-				element.Set(value.MapIndex(key))
-				fill(element)
-				value.SetMapIndex(key, element)
+				value.SetMapIndex(key, f.copied(value.MapIndex(key)))
 			}
 		}
 	case reflect.Struct:
@@ -205,16 +235,40 @@ func fill(value reflect.Value) {
 			// One with omitzero is left out only while it is nil.
 			_, options := tag(field)
 			if (field.IsExported() || isEmbedded(field)) && !slices.Contains(options, "omitzero") {
-				fill(value.Field(i))
+				f.fill(value.Field(i))
 			}
 		}
 	}
 }
 
+// knows says whether fill has been at what a value refers to, and notes that it is now.
+func (f filling) knows(value reflect.Value) bool {
+	here := place{kind: value.Type()}
+	switch value.Kind() {
+	case reflect.Slice:
+		here.len = value.Len()
+	case reflect.Pointer, reflect.Map:
+	default:
+		return false
+	}
+	here.at = value.UnsafePointer()
+	known := f[here]
+	f[here] = true
+	return known
+}
+
+// copied returns a filled copy of what has no address.
+func (f filling) copied(value reflect.Value) reflect.Value {
+	made := reflect.New(value.Type()).Elem()
+	made.Set(value)
+	f.fill(made)
+	return made
+}
+
 // hasInside says whether a value of this type can have lists or maps in it.
 func hasInside(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct, reflect.Interface:
 		return true
 	}
 	return false

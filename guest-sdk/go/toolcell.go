@@ -93,28 +93,25 @@ func Tool[In, Out any](name, description string, function func(*Call, In) (Out, 
 	}()
 	fields := map[string]any{"name": name, "description": description, "input": inputSchema(reflect.TypeFor[In]())}
 	out := reflect.TypeFor[Out]()
-	declared := out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]()
 	switch {
 	case out.Kind() == reflect.String:
 		fields["content_types"] = []string{"text"}
-	case declared:
+	case out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]():
 		fields["output"] = outputSchema(out)
 	}
 	for _, option := range options {
 		option(fields)
 	}
 	run := func(call *Call, input []byte) outcome {
-		var in In
-		if err := json.Unmarshal(input, &in); err != nil {
-			return failed(Errorf(InvalidArguments, "invalid_arguments", "the arguments do not fit: %v", err))
-		}
-		out, err := function(call, in)
+		in, err := arguments[In](input)
 		if err != nil {
 			return failed(err)
 		}
-		if declared {
-			fill(reflect.ValueOf(&out).Elem())
+		out, err := function(call, in)
+		if err != nil && !isNothing(err) {
+			return failed(err)
 		}
+		fill(reflect.ValueOf(&out).Elem())
 		return answered(out)
 	}
 	return Definition{fields, name, run}
@@ -178,12 +175,21 @@ func run(call *Call, input []byte) (made outcome) {
 	return failed(Errorf(InvalidArguments, "no_such_tool", "there is no tool %s", call.Tool))
 }
 
+// isNothing says whether an error is a nil *Error, which a function with a result of that type returns for success.
+func isNothing(err error) bool {
+	known, is := err.(*Error)
+	return is && known == nil
+}
+
+// failed keeps the class of an Error that another error wraps, and the whole text.
 func failed(err error) outcome {
 	var known *Error
-	if !errors.As(err, &known) {
-		known = &Error{Class: ExecutionFailed, Code: "error", Message: err.Error()}
+	if !errors.As(err, &known) || known == nil {
+		known = &Error{Class: ExecutionFailed, Code: "error"}
 	}
-	return outcome{kind: isFailure, err: *known}
+	made := *known
+	made.Message = err.Error()
+	return outcome{kind: isFailure, err: made}
 }
 
 func answered(value any) outcome {

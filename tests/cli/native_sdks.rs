@@ -51,7 +51,9 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         let failed = text("fail");
         let error = &failed["error"];
         assert_eq!(error["error_class"], "rate_limited", "{language}: {failed}");
-        assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!("wait 1")), "{language}");
+        // Go wraps errors in others.
+        let message = if language == "go" { "wrapped: wait 1" } else { "wait 1" };
+        assert_eq!((&error["error_code"], &error["message"]), (&json!("slow"), &json!(message)), "{language}");
         assert_eq!(text("ask")["error"]["error_code"], "nobody_to_ask", "{language}");
         assert_eq!(text("part")["error"]["error_code"], "half", "{language}");
         assert_eq!(text("bytes")["content"][0]["text"], "a\u{fffd}o", "{language}");
@@ -101,14 +103,15 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     std::fs::copy(root().join("tests/cli/languages/shapes.go"), &source).unwrap();
     with_toolchain(&place, &["build", "time"]).run().exits(0);
     let input = json!({ "raw": "AAE=", "at": "2024-01-02T03:04:05Z", "big": i64::MAX, "tag": "t" });
-    let done = with_toolchain(&place, &["call", "time", &input.to_string(), "--json"]).run().json();
+    let done = with_toolchain(&place, &["call", "time#shapes", &input.to_string(), "--json"]).run().json();
     let expected = json!({
         "raw": "AAE=", "at": "2024-01-02T03:04:05Z", "big": i64::MAX, "tag": "t",
         "none": "", "words": [], "deep": { "a": [] }, "note": null,
     });
     assert_eq!(done["structured_content"], expected, "{done}");
-    let refused = with_toolchain(&place, &["call", "time", &input.to_string().replace("\"t\"", "1"), "--json"]);
+    let refused = with_toolchain(&place, &["call", "time#shapes", &input.to_string().replace("\"t\"", "1"), "--json"]);
     assert_eq!(refused.run().json()["error"]["error_code"], "schema_mismatch");
+    takes_integers(&place);
 
     // A type that has no schema is refused by name, instead of a stack that overflows.
     let text = std::fs::read_to_string(&source).unwrap();
@@ -116,6 +119,25 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     std::fs::write(&source, text.replace(field, "Inner []Shapes `json:\"inner\"`")).unwrap();
     let refused = with_toolchain(&place, &["build", "time"]).run();
     assert!(refused.code != Some(0) && !refused.stdout.contains(".wasm"), "{}", refused.stderr);
+}
+
+/// As JSON Schema has them, which is not how encoding/json has them.
+fn takes_integers(place: &Path) {
+    let numbers = |input: &str| with_toolchain(place, &["call", "time#numbers", input, "--json"]).run().json();
+    let found = |input: &str| numbers(input)["structured_content"].clone();
+    let expected = json!({ "n": 5000, "small": 10, "text": "\"1.0", "list": [] });
+    assert_eq!(found(r#"{"n": 5e3, "small": 10.0, "text": "\"1.0"}"#), expected);
+    assert_eq!(found(r#"{"n": -120.0}"#)["n"], -120);
+    assert_eq!(found(&json!({ "n": i64::MAX, "small": 0.0 }).to_string())["n"], i64::MAX);
+    for small in ["-1", "256", "1.5"] {
+        let refused = numbers(&format!(r#"{{"n": 1, "small": {small}}}"#));
+        assert_eq!(refused["error"]["error_code"], "schema_mismatch", "{refused}");
+    }
+    let beyond = numbers(r#"{"n": 9223372036854775808}"#);
+    let message = beyond["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("the argument n does not fit"), "{beyond}");
+    assert_eq!(found(r#"{"n": 1, "text": "list"}"#), json!([]));
+    assert_eq!(numbers(r#"{"n": 1, "text": "ring"}"#)["error"]["error_code"], "error");
 }
 
 #[test]

@@ -37,8 +37,34 @@ func shapes(_ *toolcell.Call, input Input) (Shapes, error) {
 	return Shapes{common: input.common, Raw: input.Raw, At: input.At, Big: input.Big, Deep: deep}, nil
 }
 
+// Numbers are integers of two sizes, and a text that looks like one.
+type Numbers struct {
+	N     int64  `json:"n"`
+	Small uint8  `json:"small,omitempty"`
+	Text  string `json:"text,omitempty"`
+}
+
+// Ring contains itself.
+type Ring struct {
+	Next  *Ring
+	Words []string
+}
+
+func numbers(_ *toolcell.Call, input Numbers) (any, error) {
+	ring := &Ring{}
+	ring.Next = ring
+	switch input.Text {
+	case "list":
+		return []string(nil), nil
+	case "ring":
+		return ring, nil
+	}
+	var none *toolcell.Error
+	return map[string]any{"n": input.N, "small": input.Small, "text": input.Text, "list": []string(nil)}, none
+}
+
 func init() {
-	toolcell.Toolkit("shapes", toolcell.Tool("shapes", "Answers in many types.", shapes))
+	toolcell.Toolkit("shapes", toolcell.Tool("shapes", "Answers in many types.", shapes), toolcell.Tool("numbers", "Takes integers.", numbers))
 }
 
 func main() {}

@@ -49,6 +49,7 @@ pub(super) static GO: Fetched = Fetched {
     local_files,
     refuses_name: every_name,
     sdk: files![
+        "guest-sdk/go/arguments.go",
         "guest-sdk/go/go.mod",
         "guest-sdk/go/host.go",
         "guest-sdk/go/host_native.go",
