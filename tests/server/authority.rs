@@ -309,13 +309,13 @@ fn a_component_that_could_ask_for_more_is_not_served_before_a_restart() {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(names(&mut client), before);
-    // Less is no question, and what is asked for again was agreed to.
+    // Less is no question, and more than at the start still is one.
     put(&folder, "cancellable", "tool.wasm");
     client.says("the new ones are offered");
     put(&folder, "probe", "tool.wasm");
     client.says("what was offered before goes on");
     // A restart is the operator's word.
-    assert!(names(&mut serve()).contains(&"read".to_owned()));
+    assert!(names(&mut serve()).iter().any(|name| name.ends_with("read")), "the tools of the new component");
 }
 
 #[test]
