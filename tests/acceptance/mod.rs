@@ -78,22 +78,23 @@ fn listed(client: &mut Client) -> Vec<String> {
 fn at_acc_01_a_declaration_is_discovered_while_not_every_tool_is_in_the_context() {
     let mut client = Client::with(&["probe"], ["--tool-budget=3"]);
     let names = listed(&mut client);
-    assert!(names.len() == 6 && !names.contains(&"summary".to_owned()), "{names:?}");
+    assert!(names.len() == 6 && !names.contains(&"probe_summary".to_owned()), "{names:?}");
     let found = client.call("search_tools", json!({ "query": "select:summary" }));
     let found = &found["structuredContent"]["matches"][0];
-    assert_eq!(found["name"], "summary");
+    assert_eq!(found["name"], "probe_summary");
     assert!(!found["description"].as_str().unwrap().is_empty());
     // The same holds for every tool that is available, and what is found of one has no schema.
     let described = Toolcell::new(["describe", fixture("probe").to_str().unwrap(), "--json"]).run().exits(0).json();
     let declarations = described["declarations"].as_array().unwrap().iter();
     let available = declarations.filter(|declaration| declaration["lifecycle"] == "available");
-    let hidden: Vec<&str> = available.map(|declaration| declaration["name"].as_str().unwrap()).collect();
-    let hidden: Vec<&str> = hidden.into_iter().filter(|name| !names.iter().any(|listed| listed == name)).collect();
+    let hidden: Vec<String> =
+        available.map(|declaration| format!("probe_{}", declaration["name"].as_str().unwrap())).collect();
+    let hidden: Vec<String> = hidden.into_iter().filter(|name| !names.iter().any(|listed| listed == name)).collect();
     assert!(hidden.len() > names.len(), "{hidden:?}");
     for name in hidden {
         let found = client.call("search_tools", json!({ "query": format!("select:{name}") }));
         let found = &found["structuredContent"]["matches"][0];
-        assert_eq!((found["name"].as_str(), found["loading_state"].as_str()), (Some(name), Some("deferred")));
+        assert_eq!((found["name"].as_str(), found["loading_state"].as_str()), (Some(name.as_str()), Some("deferred")));
         assert!(found.get("input_contract").is_none() && found.get("inputSchema").is_none(), "{found:#}");
     }
 }
@@ -103,7 +104,7 @@ fn at_acc_02_a_deferred_tool_is_found_by_name_and_by_word_and_loaded_before_it_i
     let mut client = Client::with(&["probe#echo", "probe#counter"], ["--tool-budget=0"]);
     for query in ["select:counter", "counts static"] {
         let found = client.call("search_tools", json!({ "query": query }));
-        assert_eq!(found["structuredContent"]["matches"][0]["name"], "counter", "{query}: {found:#}");
+        assert_eq!(found["structuredContent"]["matches"][0]["name"], "probe_counter", "{query}: {found:#}");
     }
     let refused = client.call("counter", json!({}));
     assert_eq!(refused["_meta"]["toolcell/error"]["class"], "schema_not_loaded");

@@ -44,7 +44,7 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
         let entry = &whole[key]["toolcell"];
         assert_eq!(entry["env"]["TOOLCELL_HOME"], json!(kept("home").canonicalize().unwrap()), "{client}");
         let mut started = started(entry);
-        assert_eq!(tools(&mut started), ["read", "read_result"], "{client}");
+        assert_eq!(tools(&mut started), ["probe_read", "read_result"], "{client}");
         let answer = started.call("read", json!({ "path": folder.join("note") }));
         assert_eq!(answer["isError"], json!(false), "{client}: {answer:#}");
         assert!(answer.to_string().contains("here"));

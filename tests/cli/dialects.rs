@@ -125,7 +125,10 @@ fn each_call_of_a_message_has_one_result_in_the_order_of_the_calls() {
         let [one, two, three, four, five, six, again] = told.as_slice() else { panic!("{told:#?}") };
         assert!(one.id == "one" && one.text.contains("\"input\":{\"n\":1.0}"), "{one:?}");
         two.failed("two", "invalid_arguments/arguments_not_json]");
-        three.failed("three", "unknown_tool/unknown_tool]: there is no tool `no_such_tool` here; there are: echo, ");
+        three.failed(
+            "three",
+            "unknown_tool/unknown_tool]: there is no tool `no_such_tool` here; there are: probe_echo, ",
+        );
         four.failed("four", "dependency_unavailable/told_to_fail]: no answer");
         assert_eq!((five.id.as_str(), five.text.as_str()), ("five", "(no output)"));
         assert_eq!((six.id.as_str(), six.text.as_str()), ("six", "{\"n\":7}"));

@@ -249,7 +249,7 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     assert_eq!(types(&created), ["tool.surface.created"]);
     assert_eq!(events[0]["event"]["data"]["surface_id"], created[0]["event"]["data"]["surface_id"]);
     assert_eq!(events[0]["event"]["data"]["query"], "word2x");
-    assert_eq!(events[1]["event"]["data"]["selection_ref"], "select:t2");
+    assert_eq!(events[1]["event"]["data"]["selection_ref"], "select:event_crowd_t2");
     let session = events[1]["session"].as_str().unwrap();
     assert!(session.starts_with("mcp:"), "{session}");
     assert_eq!(home.calls(&["--session", session]).len(), 2);

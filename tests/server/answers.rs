@@ -45,7 +45,7 @@ fn content_and_structured_content_are_each_the_whole_answer() {
         ("files_list", json!({}), "cities.csv"),
         ("files_search", json!({ "pattern": "Oslo" }), "709037"),
         ("jq", json!({ "filter": "1 + 2" }), "3"),
-        ("sql_query", json!({ "sql": "select 40 + 2 as answer" }), "answer"),
+        ("sql_query", json!({ "files": [{ "path": "cities.csv" }], "sql": "select 40 + 2 as answer" }), "answer"),
         ("ticker", json!({ "ticks": 1, "interval_ms": 0 }), "1"),
     ] {
         let (content, structured) = call(name, input);

@@ -103,8 +103,8 @@ pub fn of_settings(
     files
 }
 
-/// The component files of `target`, which a guest must not replace: whoever replaces one gets the grants of its command. Those of a folder are closed with
-/// the folder, but for what its links lead to.
+/// The component files of `target`, which a guest must not replace: whoever replaces one gets the grants of its command.
+/// Those of a folder are closed with the folder, but for what its links lead to.
 fn components(target: &Target) -> Vec<KeptFile> {
     if target.is_installed() {
         return Vec::new();

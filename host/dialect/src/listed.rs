@@ -62,7 +62,7 @@ impl Listed<'_> {
     }
 }
 
-fn cut(text: String, chars_max: usize) -> String {
+pub(crate) fn cut(text: String, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text,
         Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),

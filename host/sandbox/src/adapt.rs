@@ -285,9 +285,6 @@ mod tests {
     #[test]
     fn a_module_that_breaks_the_contract_is_not_valid() {
         for text in [
-            // Without a memory the adapter has no place to work in.
-            r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
-                (func (export "_start")))"#,
             r#"(module (import "wasi_snapshot_preview1" "unknown" (func)) (memory (export "memory") 1)
                 (func (export "_start")))"#,
             r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i64))) (memory (export "memory") 1)

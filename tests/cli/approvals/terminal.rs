@@ -424,8 +424,7 @@ fn always_is_for_the_session_of_the_terminal() {
     let mut terminal = Terminal::run(&place, &format!("{call}; {call}; echo both"));
     let question = terminal.shows(ASKS).replace("\r\n|            ", "");
     let component = question.split("\n| component  ").nth(1).unwrap().lines().next().unwrap().to_owned();
-    let covers =
-        format!("\n| always     would also allow this tool ({component}) with any other arguments, within the");
+    let covers = format!("\n| always     would allow any call of this tool ({component}) within ");
     assert!(question.contains(&covers) && question.contains("for 12 hours in this session"), "{question}");
     terminal.types("a\n");
     let rest = terminal.shows("both");

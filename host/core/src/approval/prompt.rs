@@ -306,8 +306,7 @@ fn lead(facts: &PromptContent<'_>) -> String {
 fn always(component: &str) -> String {
     let hours = SessionRule::LASTS.as_secs() / 3_600;
     format!(
-        "would also allow this tool ({component}) with any other arguments, within the places and URLs that are named \
-         below, for {hours} hours in this session"
+        "would allow any call of this tool ({component}) within what is named below, for {hours} hours in this session"
     )
 }
 
@@ -321,7 +320,7 @@ fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
     let each = |verb: &str, names: &[String]| names.iter().map(|name| format!("{verb} {name}")).collect::<Vec<_>>();
     let mut lines: Vec<String> = touches.writes.iter().map(|mount| folder("read and change files in", mount)).collect();
     lines.extend(touches.reads.iter().map(|mount| folder("read files in", mount)));
-    lines.extend(capability.denials.iter().map(|denial| {
+    lines.extend(capability.denials.iter().filter(|denial| !denial.by_host).map(|denial| {
         let verb = if denial.read { "but not open" } else { "but not change" };
         format!("{verb} {}", denial.what.text())
     }));

@@ -23,6 +23,8 @@ pub struct Denial {
     pub what: PathPattern,
     /// `true`: closed for reading and writing; `false`: closed for writing only.
     pub read: bool,
+    /// Whether the host closes it in every call, whatever the operator says; a question leaves it out.
+    pub by_host: bool,
 }
 
 /// Everything that one call can reach. The default is empty.
@@ -47,6 +49,8 @@ pub struct Capability {
     /// The caller's working directory, where relative paths among the arguments start, as a guest would name it. No guest
     /// learns it.
     pub from: Option<String>,
+    /// Guest path of the only granted folder, before the call is narrowed to what its arguments name.
+    pub only: Option<String>,
 }
 
 /// Maximum number of granted folders that a message names.
@@ -95,6 +99,7 @@ impl Capability {
     /// Sets where relative paths start, for a caller in the folder `cwd`.
     pub(super) fn start(&mut self, cwd: Option<&Path>) {
         let inside = cwd.and_then(|cwd| self.guest_path(cwd));
+        self.only = self.only_folder().map(str::to_owned);
         self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
         self.cwd = inside.or_else(|| self.only_folder().map(str::to_owned));
     }
@@ -125,7 +130,8 @@ impl Capability {
     /// that may be secret.
     pub fn canonical(&self) -> Value {
         // No `..` in this pattern, so that a new field must be bound too.
-        let Self { mounts, denials, secrets, tools, network, closed_urls, scratch, environment, cwd, from } = self;
+        let Self { mounts, denials, secrets, tools, network, closed_urls, scratch, environment, cwd, from, only } =
+            self;
         let bytes = |path: &Path| digest(path.as_os_str().as_encoded_bytes());
         let mut mounts: Vec<_> = mounts.iter().map(|m| (m.guest.clone(), bytes(&m.host), m.writable)).collect();
         let mut denials: Vec<_> = denials.iter().map(|d| (bytes(d.what.prefix()), d.what.text(), d.read)).collect();
@@ -149,6 +155,7 @@ impl Capability {
             "environment": environment,
             "cwd": cwd,
             "from": from,
+            "only": only,
         })
     }
 

@@ -166,8 +166,11 @@ mod tests {
 
     #[test]
     fn what_is_closed_for_the_caller_stays_closed_and_its_variables_are_all() {
-        let closed =
-            |text: &str| Denial { what: PathPattern::compile(text, Path::new("/no-such")).unwrap(), read: true };
+        let closed = |text: &str| Denial {
+            what: PathPattern::compile(text, Path::new("/no-such")).unwrap(),
+            read: true,
+            by_host: false,
+        };
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut own = Capability {
             mounts: vec![mount("/no-such", "/no-such", false)],

@@ -347,8 +347,16 @@ impl Grants {
     }
 
     pub(super) fn denials(&self) -> Vec<Denial> {
-        let closed = self.closed().map(|(path, read)| Denial { what: PathPattern::below(path.host.clone()), read });
-        let held = self.held.iter().map(|folder| Denial { what: PathPattern::itself(folder.clone()), read: false });
+        let closed = self.closed().map(|(path, read)| Denial {
+            what: PathPattern::below(path.host.clone()),
+            read,
+            by_host: path.source == RuleSource::PolicySettings,
+        });
+        let held = self.held.iter().map(|folder| Denial {
+            what: PathPattern::itself(folder.clone()),
+            read: false,
+            by_host: true,
+        });
         closed.chain(held).collect()
     }
 }

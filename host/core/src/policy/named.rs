@@ -333,7 +333,9 @@ fn guest_path(typed: &str, capability: &Capability) -> String {
     if typed.starts_with('/') {
         return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
     }
-    let starts = [capability.from.as_deref(), capability.only_folder()];
+    // That of the narrowed capability may be a folder that the path names.
+    let only = capability.only.as_deref().or_else(|| capability.only_folder());
+    let starts = [capability.from.as_deref(), only];
     let found = starts.into_iter().flatten().find_map(|start| settled(start, typed, &capability.mounts));
     found.unwrap_or_else(|| joined(capability.cwd.as_deref().unwrap_or_default(), typed))
 }

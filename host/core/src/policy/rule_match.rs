@@ -254,7 +254,7 @@ pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
     for rule in call.case.policy.rules() {
         match (&rule.path, &rule.url) {
             (Some(what), _) if call.closes_path(rule) => {
-                paths.extend(what.with_way().map(|what| Denial { what, read: true }));
+                paths.extend(what.with_way().map(|what| Denial { what, read: true, by_host: false }));
             }
             (None, Some(url)) if call.closes(rule) => urls.push(url.clone()),
             _ => {}

@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn denial(text: &str) -> Denial {
-        Denial { what: PathPattern::compile(text, Path::new("/no-such-folder")).unwrap(), read: true }
+        Denial { what: PathPattern::compile(text, Path::new("/no-such-folder")).unwrap(), read: true, by_host: false }
     }
 
     fn scope(mounts: &[(&str, bool)], denials: &[&str]) -> Scope {

@@ -180,10 +180,10 @@ pub struct PermissionDecision {
     #[serde(default)]
     pub policy_refs: Vec<String>,
     /// The arguments as the approver changed them (AT-DEC-09).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input: Option<Value>,
     /// The reference of `updated_input` (AT-DEC-10).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input_ref: Option<String>,
     /// Whether the approver changed the arguments (AT-DEC-11).
     #[serde(default)]
@@ -191,16 +191,16 @@ pub struct PermissionDecision {
     #[serde(default)]
     pub suggested_updates: Vec<Value>,
     /// A classifier that decides later (AT-DEC-13). Always `None`: a tool's own classifier has answered before.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_classifier_check: Option<Value>,
     /// The canonical path that a denial matched.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_path: Option<String>,
     /// What the approver saw (AT-DEC-15).
     #[serde(default)]
     pub content_blocks: Vec<Content>,
     /// The approver's feedback (AT-DEC-16).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_feedback: Option<String>,
     /// When the decision was made.
     pub decided_at: Timestamp,

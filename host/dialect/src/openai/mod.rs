@@ -173,7 +173,8 @@ mod tests {
     use toolcell_core::record::{ErrorClass, Refusal};
 
     use super::super::parts::samples::{blocks, invocation, result as sample, saying};
-    use super::{answers, cut, read, result};
+    use super::{answers, read, result};
+    use crate::listed::cut;
 
     #[test]
     fn calls_are_read_from_a_message_and_from_a_response() {

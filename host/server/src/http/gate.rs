@@ -92,6 +92,7 @@ mod tests {
             "localhost:4780",
             "127.0.0.1:4780",
             "[::1]:4780",
+            "localhost",
             "LOCALHOST:4780",
             "tools.example",
             "tools.example:9",
@@ -102,7 +103,6 @@ mod tests {
         for host in [
             "evil.test",
             "evil.test:4780",
-            "localhost",
             "localhost:80",
             "localhost.evil.test:4780",
             "0.0.0.0:4780",

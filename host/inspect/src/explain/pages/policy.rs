@@ -227,7 +227,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "approval_channel",
         origins: &[Call(ApprovalRejected)],
-        means: "The call was approved by somebody whom the tool does not accept.",
+        means: "The call was approved through a channel that the tool does not accept.",
         cause: "`permission_channel` of its permission profile is `tty`, `http` or `mcp_elicitation`, and the answer came through another.",
         remedy: "Call again, and approve through that channel.",
     },

@@ -53,6 +53,7 @@ mod tests {
     use super::{link_consent, link_credentials};
     use crate::call;
     use crate::engine::{Concurrency, Engines};
+    use crate::limiter::charging;
 
     /// A component that imports a function, calls it with zeros, and returns this of the answer.
     fn asking(import: &str, function: &str, parameters: usize, result: &str, answer: &str) -> String {
@@ -86,9 +87,13 @@ mod tests {
         link_consent(&mut linker).unwrap();
         link_credentials(&mut linker).unwrap();
         let mut store = call::empty_world(engine, &Limits::default(), &crate::never()).unwrap();
-        let instance = linker.instantiate_async(&mut store, &component).await.unwrap();
-        let run = instance.get_typed_func::<(), (u32,)>(&mut store, "run").unwrap();
-        let (answer,) = run.call_async(&mut store, ()).await.unwrap();
+        let meter = store.data().limiter.meter();
+        let work = std::pin::pin!(async {
+            let instance = linker.instantiate_async(&mut store, &component).await.unwrap();
+            let run = instance.get_typed_func::<(), (u32,)>(&mut store, "run").unwrap();
+            run.call_async(&mut store, ()).await.unwrap()
+        });
+        let (answer,) = charging(meter, work).await;
         let logs = store.into_data().logs.into_content();
         (answer, logs.iter().filter_map(|block| block.as_text()).collect())
     }

@@ -212,7 +212,7 @@ fn arguments_are_named_by_name_or_by_pointer() {
 #[test]
 fn fields_of_the_records_keep_their_names_and_values() {
     let more = json!({
-        "title": "T", "aliases": ["other"], "search_hint": "h", "examples": [{ "p": "x" }], "defaults": { "p": "d" },
+        "title": "T", "aliases": ["other"], "search_hint": "does one thing", "examples": [{ "p": "x" }], "defaults": { "p": "d" },
         "output": { "type": "object", "properties": { "x": {} } }, "sensitive_fields": ["u"], "content_types": ["text"], "redaction_rules": ["/x"], "timeout_ms": 7,
         "requires_background": true, "environment": ["LANG"], "tool_calls": ["files.*"], "risk_level": "high",
         "approval_required": true, "approval_reason": "why", "data_sensitivity": "internal",
