@@ -20,7 +20,7 @@ async fn a_tool_that_asks_for_nothing_is_allowed_without_a_rule() {
     assert_eq!((&decision["behavior"], &decision["reason"]["type"]), (&json!("allow"), &json!("safety_check")));
     assert_eq!(decision["rule_refs"], json!([]));
     assert_eq!(decision["source"], "policy_settings", "no rule decided, but the host");
-    assert_eq!(decision["policy_refs"], json!(["permission_profile:probe.echo.permission"]));
+    assert_eq!(decision["policy_refs"], json!(["permission_profile:probe.echo.permissions"]));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn what_decided_and_what_proves_it_is_named_wherever_the_call_is_recorded(
     let decision = &record["decisions"][0];
     let policies = &decision["policy_refs"];
     assert_eq!(policies[0], decision["rule_refs"][0]);
-    assert_eq!(policies[1], "permission_profile:probe.read.permission");
+    assert_eq!(policies[1], "permission_profile:probe.read.permissions");
     assert_eq!((&record["invocation"]["policy_refs"], &record["result"]["policy_refs"]), (policies, policies));
     assert_eq!(&record["result"]["error"]["policy_refs"], policies);
     let evidence = format!("toolcell:call/{}", called.0.invocation.invocation_id);

@@ -281,7 +281,8 @@ async fn a_large_answer_of_sensitive_data_is_kept_by_reference_without_a_preview
         settings.inline_bytes_max = 100;
     });
     let bytes = tool("bulky", json!({}), json!({"data_sensitivity": "confidential"}));
-    let called = Test::of_bytes(bytes, None).on(&host).call(json!({"a": vec!["b"; 200]})).await;
+    let many: serde_json::Map<String, Value> = (0..200).map(|n| (format!("field{n}"), json!("b"))).collect();
+    let called = Test::of_bytes(bytes, None).on(&host).call(Value::Object(many)).await;
     let record = called.record();
     assert_eq!(record["persistence"][0]["strategy"], "ref_only");
     assert_eq!(record["persistence"][0]["preview_size_bytes"], 0);
@@ -307,7 +308,8 @@ async fn short_values_that_the_tool_repeats_are_taken_out_of_its_answer() {
     let r = "[redacted]";
     let shown = json!({ "pin": r, "remember": r, "amounts": r, "note": [r, r, r, r, r, "a"] });
     assert_eq!(called.succeeded(), shown);
-    let record = called.record().to_string();
+    // The arguments themselves are hidden by their names alone.
+    let record = called.record()["result"].to_string();
     assert!(!record.contains("1.5,") && !record.contains(":123") && !record.contains("[123"), "{record}");
 }
 
@@ -446,7 +448,7 @@ async fn many_long_sensitive_values_hold_up_no_other_call() {
     let took = began.elapsed();
     // A call that never yields ends before the other work runs at all.
     longest = longest.max(last.elapsed());
-    assert_eq!(called.succeeded(), json!({ "values": vec!["[redacted]"; 7] }));
+    assert_eq!(called.succeeded(), json!({ "values": "[redacted]" }));
     assert!(longest < (took / 3).max(Duration::from_millis(100)), "{longest:?} of {took:?}");
 }
 

@@ -197,8 +197,8 @@ mod tests {
         let within = mounted_in([Path::new("/")].into_iter());
         assert!(within.contains(&PathBuf::from("/proc")), "{within:?}");
         assert!(mounted_in([Path::new("/proc/self")].into_iter()).contains(&PathBuf::from("/proc")));
-        assert_eq!(mounted_in([folder.as_path()].into_iter()), [PathBuf::new(); 0]);
-        assert_eq!(mounted_in([].into_iter()), [PathBuf::new(); 0]);
+        assert!(mounted_in([folder.as_path()].into_iter()).is_empty());
+        assert!(mounted_in([].into_iter()).is_empty());
     }
 
     #[test]

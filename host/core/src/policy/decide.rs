@@ -7,7 +7,7 @@ use crate::record::{
 
 use super::missing::{closed_grant, missing, outside, unreachable};
 use super::named::{Named, absolute, named};
-use super::narrow::narrow;
+use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
 use super::rule_match::{Call, RuleMatch, closed_places};
 use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused};
@@ -270,10 +270,11 @@ fn world(call: &Call<'_>, mut closed: Vec<Denial>, looks: &[RuleMatch]) -> Resul
 fn narrowed(call: &Call<'_>, wide: &Capability, named: &Named) -> Result<Capability, Box<Ruling>> {
     narrow(wide, &named.paths).map_err(|out| {
         let blocked_path = Some(out.path.display().to_string());
-        let refusal = match out.outside.as_slice() {
-            [] => out.refusal,
+        let OutOfReach { refusal, outside: paths, .. } = *out;
+        let refusal = match paths.as_slice() {
+            [] => refusal,
             // `wide` is not writable for a call that claims to read only, so that it is not given more.
-            paths => outside(call.case, out.refusal, paths, wide.is_writable()),
+            paths => outside(call.case, refusal, paths, wide.is_writable()),
         };
         Box::new(Ruling { blocked_path, ..Ruling::deny(ReasonType::WorkingDir, refusal) })
     })

@@ -20,15 +20,14 @@ pub(super) struct OutOfReach<'p> {
 
 /// Returns `capability` with only the folders that `paths` name: a folder itself, or the folder that contains a file.
 /// Access rights and guest paths stay as they were.
-pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Result<Capability, OutOfReach<'p>> {
+pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Result<Capability, Box<OutOfReach<'p>>> {
     let mut narrowed = Capability { mounts: Vec::new(), ..capability.clone() };
     let mut steps = STEPS_MAX;
     let mut outside = Vec::new();
     for path in paths {
-        let refuse = |code, why: &str| OutOfReach {
-            refusal: Refusal::new(ErrorClass::PermissionDenied, code, format!("{} {why}", path.typed)),
-            path: path.host.clone(),
-            outside: Vec::new(),
+        let stopped = |refusal| Box::new(OutOfReach { refusal, path: path.host.clone(), outside: Vec::new() });
+        let refuse = |code, why: &str| {
+            stopped(Refusal::new(ErrorClass::PermissionDenied, code, format!("{} {why}", path.typed)))
         };
         let mount = path.mount.and_then(|at| capability.mounts.get(at));
         let Some(mount) = mount.filter(|mount| path.host.starts_with(&mount.host)) else {
@@ -40,7 +39,7 @@ pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Res
         }
         let folder = folder_of(path, mount, &mut steps);
         if steps == 0 && guard!("subject_steps") {
-            return Err(OutOfReach { refusal: too_long(), path: path.host.clone(), outside: Vec::new() });
+            return Err(stopped(too_long()));
         }
         match folder {
             Folder::Found { host, guest } => admit(&mut narrowed.mounts, capability, mount, host, guest),
@@ -61,7 +60,7 @@ pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Res
         let granted = capability.folders_in_words();
         let message = format!("{}{more} {verb} outside of what was granted (granted: {granted})", names.join(", "));
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "path_not_granted", message);
-        return Err(OutOfReach { refusal, path: first.host.clone(), outside });
+        return Err(Box::new(OutOfReach { refusal, path: first.host.clone(), outside }));
     }
     let denials = std::mem::take(&mut narrowed.denials);
     narrowed.keep_denials(&denials);

@@ -137,11 +137,9 @@ fn size(part: &(dyn Any + Send), fields: usize) -> usize {
         fields + body(response.body.is_some())
     } else if part.is::<HostFutureIncomingResponse>() {
         fields + TARGET_BYTES + body(true)
-    } else if part.is::<HostIncomingResponse>() {
-        fields + PIECE_BYTES
-    } else if part.is::<HostIncomingBody>() || part.is::<HostFutureTrailers>() {
-        fields + PIECE_BYTES
     } else {
-        0
+        let is_received =
+            part.is::<HostIncomingResponse>() || part.is::<HostIncomingBody>() || part.is::<HostFutureTrailers>();
+        if is_received { fields + PIECE_BYTES } else { 0 }
     }
 }

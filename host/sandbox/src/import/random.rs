@@ -16,7 +16,7 @@ const PIECE_BYTES: u64 = 16 << 10;
 
 pub(crate) fn add_secure(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     random::add_to_linker::<_, WasiRandom>(linker, State::random)?;
-    in_pieces(linker, (SECURE, "get-random-bytes"), |random, bytes| random::Host::get_random_bytes(random, bytes))
+    in_pieces(linker, (SECURE, "get-random-bytes"), random::Host::get_random_bytes)
 }
 
 pub(crate) fn add_insecure(linker: &mut Linker<State>) -> wasmtime::Result<()> {

@@ -88,12 +88,14 @@ mod tests {
         link_credentials(&mut linker).unwrap();
         let mut store = call::empty_world(engine, &Limits::default(), &crate::never()).unwrap();
         let meter = store.data().limiter.meter();
-        let work = std::pin::pin!(async {
-            let instance = linker.instantiate_async(&mut store, &component).await.unwrap();
-            let run = instance.get_typed_func::<(), (u32,)>(&mut store, "run").unwrap();
-            run.call_async(&mut store, ()).await.unwrap()
-        });
-        let (answer,) = charging(meter, work).await;
+        let (answer,) = {
+            let work = std::pin::pin!(async {
+                let instance = linker.instantiate_async(&mut store, &component).await.unwrap();
+                let run = instance.get_typed_func::<(), (u32,)>(&mut store, "run").unwrap();
+                run.call_async(&mut store, ()).await.unwrap()
+            });
+            charging(meter, work).await
+        };
         let logs = store.into_data().logs.into_content();
         (answer, logs.iter().filter_map(|block| block.as_text()).collect())
     }
