@@ -254,7 +254,8 @@ fn promised_structured_output_is_whole_however_large() {
     let mut client = Client::of(&["probe"]);
     let answer = client.call("structured_big", json!({ "bytes": 200_000 }));
     let promised = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    let promised = promised.as_array().unwrap().iter().find(|tool| tool["name"] == "structured_big").unwrap().clone();
+    let promised =
+        promised.as_array().unwrap().iter().find(|tool| tool["name"] == "probe_structured_big").unwrap().clone();
     let whole = answer["structuredContent"]["text"].as_str().map(str::len);
     assert_eq!(whole, promised.get("outputSchema").map(|_| 200_000), "{promised}");
     assert!(answer["content"][0]["text"].as_str().unwrap().len() < 4_000);

@@ -84,7 +84,8 @@ impl Behind {
             Door::Streams(client) => client.close().2,
             Door::Web(web, _) => web.end(),
         };
-        assert!(!said.contains("forged"), "{said}");
+        // A line for each call has the name of its tool.
+        assert!(!said.replace("hostile.forged_", "").contains("forged"), "{said}");
         let acts: Vec<char> = said.chars().filter(|c| c.is_control() && *c != '\n').collect();
         assert!(acts.is_empty(), "{said:?}");
         let records = records(&self.records);

@@ -260,14 +260,14 @@ fn tools_are_listed_searched_and_shown() {
     let list = web.get("/v1/tools").value();
     let names: Vec<&str> =
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["echo", "progress"]);
+    assert_eq!(names, ["probe_echo", "probe_progress"]);
     assert!(list["surface_id"].is_string() && list["tools"][1]["input_schema"]["properties"]["count"].is_object());
     let one = web.get("/v1/tools/progress");
     assert_eq!((one.status, one.value()), (200, list["tools"][1].clone()));
     web.get("/v1/tools/nothing").is_problem(404, "unknown_tool");
     let found = web.get("/v1/search?q=select:progress").value();
     check_one("tool-search-result", &found);
-    assert_eq!(found["matches"][0]["name"], "progress");
+    assert_eq!(found["matches"][0]["name"], "probe_progress");
     let found = web.get("/v1/tools?q=reports+progress&limit=1").value();
     assert_eq!((found["tools"].as_array().unwrap().len(), &found["tools"][0]["name"]), (1, &json!("progress")));
 }

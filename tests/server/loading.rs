@@ -53,7 +53,7 @@ fn a_client_is_greeted_before_a_component_is_compiled_and_told_why_its_list_wait
     let listed = client.begin("tools/list", json!({ "_meta": { "progressToken": 7 } }));
     let called = client.begin_call("echo", json!({ "a": 1 }));
     let listed = client.answer(&listed);
-    assert_eq!(listed["result"]["tools"][0]["name"], "echo", "{listed}");
+    assert_eq!(listed["result"]["tools"][0]["name"], "wat_echo", "{listed}");
     let called = client.answer(&called);
     assert_eq!(called["result"]["isError"], json!(false), "{called}");
     let frames = client.seen();

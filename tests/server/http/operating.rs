@@ -158,7 +158,7 @@ fn large_arguments_do_not_take_more_memory_than_there_is() {
     let (_guard, groups) = scratch();
     let mut web = Web::run(with_memory(512, &groups, &[]));
     let pid = web.pid();
-    let body = json!({ "tool": "invocation", "input": { "text": "x".repeat(4_000_000) } }).to_string();
+    let body = json!({ "tool": "echo", "input": { "text": "x".repeat(4_000_000) } }).to_string();
     let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
     let call = format!("POST /v1/calls HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}");

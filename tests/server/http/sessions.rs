@@ -32,7 +32,7 @@ fn both_revisions_are_spoken() {
     let answer = web.call(&session, "echo", json!({ "n": 1 }));
     assert_eq!(answer["result"]["structuredContent"]["input"], json!({ "n": 1 }));
     let listed = web.stateless("tools/list", json!({}), json!({}));
-    assert_eq!(listed.answer()["result"]["tools"][0]["name"], "echo", "{listed:?}");
+    assert_eq!(listed.answer()["result"]["tools"][0]["name"], "probe_echo", "{listed:?}");
     let called = web.stateless("tools/call", json!({ "name": "echo", "arguments": { "n": 2 } }), json!({}));
     let result = called.answer()["result"].clone();
     assert_eq!(

@@ -64,6 +64,10 @@ pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Res
     }
     let denials = std::mem::take(&mut narrowed.denials);
     narrowed.keep_denials(&denials);
+    // The only granted folder is the working directory of a caller elsewhere as long as all of it is there.
+    if narrowed.cwd == narrowed.only && narrowed.cwd != narrowed.from && !narrowed.holds_cwd() {
+        narrowed.cwd = None;
+    }
     Ok(narrowed)
 }
 
