@@ -37,7 +37,7 @@ fn the_name_of_a_tool_stays_when_another_one_is_added() {
         let names: Vec<String> =
             listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
         // A name alone, or that with a dot, still finds the tool, where only one has it.
-        let found = client.call("query", json!({ "sql": "select 1" }));
+        let found = client.call("query", json!({ "files": [], "sql": "select 1" }));
         assert_eq!(found["isError"], json!(false), "{found:#}");
         names
     };

@@ -67,7 +67,7 @@ fn logs_come_from_the_level_on_that_was_asked_for() {
     client.call("log", json!({ "count": 2, "level": "warn" }));
     let heard = logs(&mut client);
     assert_eq!(heard.len(), 2, "{heard:?}");
-    assert_eq!((&heard[0]["params"]["level"], &heard[0]["params"]["logger"]), (&json!("warning"), &json!("log")));
+    assert_eq!((&heard[0]["params"]["level"], &heard[0]["params"]["logger"]), (&json!("warning"), &json!("probe_log")));
     client.call("log", json!({ "count": 2, "level": "debug" }));
     assert_eq!(logs(&mut client).len(), 2);
     client.request("logging/setLevel", json!({ "level": "debug" }));

@@ -337,8 +337,8 @@ fn a_registry_of_agentool_has_the_tools_that_match() {
     };
     let listed = web.get("/v1/tools").value()["tools"].as_array().unwrap().len();
     assert_eq!(registry("").len(), listed);
-    assert_eq!(registry("?q=echo"), ["echo"]);
-    assert_eq!(registry("?q=fail"), ["fail"], "a search finds the deferred tools, too");
+    assert_eq!(registry("?q=echo"), ["probe_echo"]);
+    assert_eq!(registry("?q=fail"), ["probe_fail"], "a search finds the deferred tools, too");
     assert_eq!(registry("?tag=no-such-tag").len(), 0);
     assert_eq!(registry("?category=no-such-category").len(), 0);
     web.get("/v1/dialects/agentool/registry?limit=1").is_problem(400, "query_invalid");
@@ -352,13 +352,13 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     let web = Web::with(&["probe#echo", "probe#fail"], options);
     let entry = |name: &str| {
         let found = web.get(&format!("/v1/dialects/agentool/registry?q={name}")).value()["tools"][0].clone();
-        assert_eq!((&found["spec"]["name"], &found["auth"]), (&json!(name), &json!("bearer")));
+        assert_eq!((&found["spec"]["name"], &found["auth"]), (&json!(format!("probe_{name}")), &json!("bearer")));
         let endpoint = found["endpoint"].as_str().unwrap();
         endpoint.strip_prefix(&format!("http://{}", web.address)).unwrap().to_owned()
     };
     let listed = web.get("/v1/dialects/agentool/registry").value();
     let [first] = listed["tools"].as_array().unwrap().as_slice() else { panic!("{listed:#}") };
-    let other = if first["spec"]["name"] == "echo" { "fail" } else { "echo" };
+    let other = if first["spec"]["name"] == "probe_echo" { "fail" } else { "echo" };
     let call = |endpoint: &str, name: &str, arguments: &str| {
         let body = format!(r#"{{"id": "call_{name}", "name": "{name}", "arguments": {arguments}, "more": 1}}"#);
         web.request(&format!("POST {endpoint}"), &[], &body)

@@ -148,7 +148,7 @@ fn where_nothing_is_persisted_nothing_is_offered_to_read_it() {
     for strategy in ["never_persist", "drop_with_reason", "redact"] {
         let (_guard, home) = home();
         let mut client = client(&home, &["big"], &format!("[results]\npersistence = \"{strategy}\"\n"));
-        assert_eq!(names(&listed(&mut client)), ["big"], "{strategy}");
+        assert_eq!(names(&listed(&mut client)), ["probe_big"], "{strategy}");
         let refused = client.call("big", json!({ "bytes": 100_000 }));
         assert_eq!(refused["isError"], json!(true), "{strategy}: {refused:#}");
         let id = client.begin_call("read_result", json!({ "reference": "x" }));
@@ -157,7 +157,7 @@ fn where_nothing_is_persisted_nothing_is_offered_to_read_it() {
     }
     // The same for a server all of whose tools persist nothing.
     let (_guard, home) = home();
-    assert_eq!(names(&listed(&mut client(&home, &["say_or_drop"], ""))), ["say_or_drop"]);
+    assert_eq!(names(&listed(&mut client(&home, &["say_or_drop"], ""))), ["probe_say_or_drop"]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_operator_who_keeps_all_output_by_reference_announces_no_schema_of_it() {
     let (_guard, home) = home();
     let mut client = client(&home, &["good_structured"], "[results]\npersistence = \"ref_only\"\n");
     let tools = listed(&mut client);
-    assert_eq!(names(&tools), ["good_structured", "read_result"]);
+    assert_eq!(names(&tools), ["probe_good_structured", "read_result"]);
     assert!(tools[0].get("outputSchema").is_none(), "{}", tools[0]);
     let answer = client.call("good_structured", json!({}));
     assert!(answer.get("structuredContent").is_none(), "{answer:#}");

@@ -237,8 +237,7 @@ impl Serving {
         let closed = kept::close(home, &mut settings, &own);
         let Settings { grants, limits, mut policy, layers, .. } = settings;
         let keep = layers.journal().keep;
-        let start = || exporting::start(&layers, &self.options.grants, "session");
-        let telemetry = self.telemetry.get_or_init(start);
+        let telemetry = self.telemetry.get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
             host.pooled = true;
             host.calls_at_once = toolcell::CALLS_AT_ONCE;

@@ -19,8 +19,10 @@ use toolcell_core::record::{
 
 use super::exit::{self, Exit};
 
+type LineTaker = Box<dyn Fn(&str) + Send + Sync>;
+
 /// What takes the lines of [`say`] instead of standard error.
-static TAKES: OnceLock<Box<dyn Fn(&str) + Send + Sync>> = OnceLock::new();
+static TAKES: OnceLock<LineTaker> = OnceLock::new();
 
 /// Gives the lines of [`say`] to `takes` from now on.
 pub fn say_through(takes: impl Fn(&str) + Send + Sync + 'static) {
