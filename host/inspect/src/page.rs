@@ -16,7 +16,8 @@ const LINE_MAX: usize = 200;
 pub(super) fn render(log: &CallLog, record: &Value) -> String {
     let mut sheet = Sheet::new(show::columns());
     head(log, record, &mut sheet);
-    let began = time(&record["invocation"]["created_at"]);
+    let invocation = &record["invocation"];
+    let began = time(&invocation["created_at"]);
     for event in record["events"].as_array().into_iter().flatten() {
         let at = time(&event["time"]).zip(began).map_or(0, |(at, began)| at.millis_since(began));
         let line = visible(&line(event), Whitespace::WrittenOut);
@@ -50,8 +51,9 @@ fn head(log: &CallLog, record: &Value, sheet: &mut Sheet) {
 
 /// The error, and the content that a model got.
 fn end(result: &Value, sheet: &mut Sheet) {
-    let message = result["error"]["message"].as_str();
-    if let Some(error) = result["error"].as_object() {
+    let error = &result["error"];
+    let message = error["message"].as_str();
+    if let Some(error) = error.as_object() {
         let word = |name: &str| error.get(name).map(plain).unwrap_or_default();
         sheet.host(&format!("error: {} [{}]", word("error_class"), word("error_code")));
         sheet.lines(message.unwrap_or_default(), ROWS_MAX);
@@ -98,7 +100,10 @@ fn line(event: &Value) -> String {
         "input.mutated" => {
             format!("the arguments were changed by a {} {}", text(&data["source_type"]), text(&data["source_ref"]))
         }
-        "result.persisted" => format!("stored a part of the result, {} bytes", data["persisted_ref"]["size_bytes"]),
+        "result.persisted" => {
+            let stored = &data["persisted_ref"];
+            format!("stored a part of the result, {} bytes", stored["size_bytes"])
+        }
         "result.redacted" => "secret values were removed".to_owned(),
         "result.created" => format!("the result is complete: {}", text(&data["status"])),
         "invocation.yielded" => format!("handed to its batch as number {}", data["order"]),

@@ -25,10 +25,10 @@ fn call(web: &Web, token: &str, tool: &str) -> u16 {
     web.request("POST /v1/calls", &[("Authorization", &format!("Bearer {token}"))], &body).status
 }
 
-fn hang_up(web: &mut Web) {
+fn hang_up(web: &mut Web, says: &str) {
     let pid = web.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    web.says("SIGHUP");
+    web.says(says);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn sighup_reads_the_tokens_again_and_ends_nothing_else() {
     // Anna has another token, Bert has none any more, and Carl is new.
     let new = "another-token-of-anna";
     write_tokens(&tokens, &format!("anna {new}\ncarl {CARL}\n"));
-    hang_up(&mut web);
+    hang_up(&mut web, "SIGHUP");
     assert_eq!((call(&web, ANNA, "counter"), call(&web, BERT, "counter")), (401, 401));
     assert_eq!((call(&web, new, "counter"), call(&web, CARL, "counter")), (200, 200));
     web.token = new.to_owned();
@@ -55,7 +55,7 @@ fn sighup_reads_the_tokens_again_and_ends_nothing_else() {
     assert_eq!(web.request("POST /mcp", &web.in_session(&session), &ping).status, 404);
     // A file that cannot be used changes nothing.
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).unwrap();
-    hang_up(&mut web);
+    hang_up(&mut web, "the tokens cannot be read again");
     assert_eq!((call(&web, new, "counter"), call(&web, ANNA, "counter")), (200, 401));
     assert!(web.terminate().0.success());
 }
