@@ -116,9 +116,7 @@ impl Call {
                 }
             }
         })?;
-        if let Some(bar) = bar {
-            bar.clear();
-        }
+        bar.iter().for_each(|bar| bar.clear());
         let saved = match &artifacts {
             Some(folder) => runtime.block_on(saved::save(&host, &record, folder)),
             None => Ok(()),
