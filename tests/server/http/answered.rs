@@ -70,9 +70,7 @@ fn one_waits_for_a_place_and_who_comes_then_is_told_at_once() {
 
 #[test]
 fn a_stranger_that_has_begun_a_request_and_loses_its_place_is_told_so() {
-    let mut limits = HttpLimits::default();
-    limits.strangers = 1;
-    let web = Web::embedded("probe", limits);
+    let web = Web::embedded("probe", HttpLimits { strangers: 1, ..HttpLimits::default() });
     let mut slow = web.connect();
     slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: ").unwrap();
     let reply = web.request("GET /healthz", &[], "");
