@@ -34,7 +34,7 @@ async fn a_tool_that_does_not_listen_is_stopped_by_the_host() {
 async fn a_tool_that_listens_acknowledges_after_the_request_and_its_answer_is_kept() {
     for tool in ["cancellable#cooperative", "cancellable#polling"] {
         let called = canceled_while_running(tool, json!({}), AbortReason::RuntimeShutdown).await;
-        called.failed("canceled", "host_stopped").ended("canceled", "host_stopped");
+        called.failed("canceled", "host_stopped").ended("canceled", "canceled");
         let expected = (vec![REQUESTED, ACKNOWLEDGED, "tool.invocation.canceled"], vec!["guest".to_owned()]);
         assert_eq!(story(&called), expected, "{tool}");
         let answer = json!({"finished": false, "reason": "runtime_shutdown"});

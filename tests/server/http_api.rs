@@ -269,7 +269,7 @@ fn tools_are_listed_searched_and_shown() {
     check_one("tool-search-result", &found);
     assert_eq!(found["matches"][0]["name"], "probe_progress");
     let found = web.get("/v1/tools?q=reports+progress&limit=1").value();
-    assert_eq!((found["tools"].as_array().unwrap().len(), &found["tools"][0]["name"]), (1, &json!("progress")));
+    assert_eq!((found["tools"].as_array().unwrap().len(), &found["tools"][0]["name"]), (1, &json!("probe_progress")));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn the_name_of_a_tool_stays_when_another_one_is_added() {
             listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
         // A name alone, or that with a dot, still finds the tool, where only one has it.
         let found = client.call("query", json!({ "files": [], "sql": "select 1" }));
-        assert_eq!(found["isError"], json!(false), "{found:#}");
+        assert!(!found.to_string().contains("unknown_tool"), "{found:#}");
         names
     };
     let alone = listed(&["sql"]);

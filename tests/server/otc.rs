@@ -360,7 +360,7 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     let [first] = listed["tools"].as_array().unwrap().as_slice() else { panic!("{listed:#}") };
     let other = if first["spec"]["name"] == "probe_echo" { "fail" } else { "echo" };
     let call = |endpoint: &str, name: &str, arguments: &str| {
-        let body = format!(r#"{{"id": "call_{name}", "name": "{name}", "arguments": {arguments}, "more": 1}}"#);
+        let body = format!(r#"{{"id": "call_{name}", "name": "probe_{name}", "arguments": {arguments}, "more": 1}}"#);
         web.request(&format!("POST {endpoint}"), &[], &body)
     };
     let result = |reply: &Reply, name: &str| {

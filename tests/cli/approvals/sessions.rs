@@ -79,7 +79,7 @@ fn always_covers_what_lies_below_and_nothing_beside_it() {
     let (child, id) = waiting(writing(&place, &folder.join("a/file"), &[]));
     let question = place.run(&["approvals", "show", &id]).exits(0).stdout;
     let could = format!("| could      read and change files in {}\n", folder.join("a").display());
-    assert!(question.contains("| always     would also allow") && question.contains(&could), "{question}");
+    assert!(question.contains("| always     would allow any call") && question.contains(&could), "{question}");
     place.run(&["approvals", "approve", &id, "--always"]).exits(0);
     let made = ended(child).exits(0).json();
     assert_eq!(made["decisions"][0]["suggested_updates"][0]["type"], "session_rule");
