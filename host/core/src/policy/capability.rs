@@ -92,16 +92,19 @@ impl Capability {
             capability.secrets = secret::uses(profile, grants);
         }
         capability.tools = ToolCalls::effective(profile, grants);
-        capability.start(grants.cwd.as_deref());
+        capability.start(grants);
         capability
     }
 
-    /// Sets where relative paths start, for a caller in the folder `cwd`.
-    pub(super) fn start(&mut self, cwd: Option<&Path>) {
+    /// Sets where relative paths start, for a caller with these grants.
+    pub(super) fn start(&mut self, grants: &Grants) {
+        let cwd = grants.cwd.as_deref();
         let inside = cwd.and_then(|cwd| self.guest_path(cwd));
-        self.only = self.only_folder().map(str::to_owned);
+        // A folder that is granted, and closed, is still one that a caller can mean.
+        let is_only = |only: &&str| grants.folders().all(|grant| below(&grant.guest, only).is_some());
+        self.only = self.only_folder().filter(is_only).map(str::to_owned);
         self.from = inside.clone().or_else(|| cwd?.to_str().map(str::to_owned));
-        self.cwd = inside.or_else(|| self.only_folder().map(str::to_owned));
+        self.cwd = inside.or_else(|| self.only.clone());
     }
 
     /// Guest path of the mount that has all others in it, if there is one.

@@ -109,7 +109,7 @@ impl Capability {
         self.secrets.retain(|one| most.secrets.iter().any(|own| own.name == one.name && own.origin == one.origin));
         self.environment.retain(|variable| most.environment.contains(variable));
         self.tools.limit(&most.tools);
-        self.start(grants.cwd.as_deref());
+        self.start(grants);
     }
 }
 

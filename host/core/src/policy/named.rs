@@ -334,8 +334,7 @@ fn guest_path(typed: &str, capability: &Capability) -> String {
         return settled("", typed, &capability.mounts).unwrap_or_else(|| typed.to_owned());
     }
     // That of the narrowed capability may be a folder that the path names.
-    let only = capability.only.as_deref().or_else(|| capability.only_folder());
-    let starts = [capability.from.as_deref(), only];
+    let starts = [capability.from.as_deref(), capability.only.as_deref()];
     let found = starts.into_iter().flatten().find_map(|start| settled(start, typed, &capability.mounts));
     found.unwrap_or_else(|| joined(capability.cwd.as_deref().unwrap_or_default(), typed))
 }
@@ -437,7 +436,9 @@ mod tests {
     fn world(mounts: &[(&str, &str)]) -> Capability {
         let mount =
             |(host, guest): &(&str, &str)| Mount { host: (*host).into(), guest: (*guest).to_owned(), writable: false };
-        Capability { mounts: mounts.iter().map(mount).collect(), ..Capability::default() }
+        let mut world = Capability { mounts: mounts.iter().map(mount).collect(), ..Capability::default() };
+        world.only = world.only_folder().map(str::to_owned);
+        world
     }
 
     #[test]
