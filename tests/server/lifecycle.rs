@@ -42,8 +42,8 @@ fn the_name_of_a_tool_stays_when_another_one_is_added() {
         names
     };
     let alone = listed(&["sql"]);
-    assert_eq!(alone, ["sql_query", "sql_schema"]);
-    assert_eq!(listed(&["files", "sql", "jq"])[3..], ["sql_query", "sql_schema", "jq"]);
+    assert_eq!(alone, ["sql_query", "sql_schema", "read_result"]);
+    assert_eq!(listed(&["files", "sql", "jq"])[3..], ["sql_query", "sql_schema", "jq", "read_result"]);
 }
 
 #[test]
