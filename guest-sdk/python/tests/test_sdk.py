@@ -359,5 +359,5 @@ class Builds(unittest.TestCase):
 
     def test_a_source_has_the_encoding_that_it_declares(self):
         place = self.project(tool_dot_py="") / "tool.py"
-        place.write_bytes(b"# coding: latin-1\nname = '\xe4'\n")
-        self.assertEqual(build.text_of(place), "# coding: latin-1\nname = 'ä'\n")
+        place.write_bytes(b"# coding: latin-1\nimport json  # \xe4\n")
+        self.assertEqual(build.imported(place, place.parent), ["json"])
