@@ -31,7 +31,7 @@ func implements[I any](t reflect.Type) bool {
 func ownSchema(t reflect.Type) map[string]any {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
-		return map[string]any{"type": "string", "format": "date-time"}
+		return map[string]any{"type": "string", "format": "date-time", "pattern": dateTime}
 	case t == reflect.TypeFor[json.Number]():
 		return map[string]any{"type": "number"}
 	case t.Kind() == reflect.Interface || t.Kind() == reflect.Pointer:
@@ -45,6 +45,10 @@ func ownSchema(t reflect.Type) map[string]any {
 	}
 	return nil
 }
+
+// dateTime is what time.Time reads, as far as a pattern can say it: with a T, seconds, and a zone.
+const dateTime = `^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?` +
+	`(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 
 // isBytes says whether encoding/json writes a type in base64.
 func isBytes(t reflect.Type) bool {

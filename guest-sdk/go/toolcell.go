@@ -96,8 +96,15 @@ func Tool[In, Out any](name, description string, function func(*Call, In) (Out, 
 	switch {
 	case out.Kind() == reflect.String:
 		fields["content_types"] = []string{"text"}
-	case out.Kind() == reflect.Struct && out != reflect.TypeFor[Content]():
-		fields["output"] = outputSchema(out)
+	case out != reflect.TypeFor[Content]():
+		schema := outputSchema(out)
+		if out.Kind() == reflect.Pointer {
+			schema = orNull(schema)
+		}
+		// Of any there is nothing to say.
+		if len(schema) > 0 {
+			fields["output"] = schema
+		}
 	}
 	for _, option := range options {
 		option(fields)

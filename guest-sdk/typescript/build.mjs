@@ -6,9 +6,10 @@
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
-import { dirname, join, relative, resolve, sep } from 'node:path';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { placed } from './places.js';
 import { engines, steady } from './steady.mjs';
 
 const sdk = realpathSync(dirname(fileURLToPath(import.meta.url)));
@@ -82,7 +83,7 @@ async function bundle(main) {
     // of this machine.
     minifySyntax: true,
     minifyWhitespace: true,
-    // For the places of errors in the module code.
+    // For the places of errors.
     sourcemap: 'external',
     outfile: join(project, 'bundle.js'),
     legalComments: 'none',
@@ -96,7 +97,10 @@ async function bundle(main) {
   refuseOutside(files);
   const text = (end) => made.outputFiles.find(({ path }) => path.endsWith(end)).text;
   const world = [...new Set(imports.map(({ path }) => path))].sort();
-  return { source: text('.js'), map: JSON.parse(text('.map')), imports: world, files };
+  const places = placesOf(JSON.parse(text('.map')));
+  // Behind the bundle, whose places stay as they are.
+  const source = `${text('.js')}\nglobalThis.toolcellPlaces=${JSON.stringify(places)};\n`;
+  return { source, places, imports: world, files };
 }
 
 /** The files that decided what the bundle is: its modules, and the manifests beside and above them in the project. */
@@ -112,14 +116,19 @@ function sourcesOf(files) {
   return [...found].sort();
 }
 
-/** Where the character in column `column` of the bundle's line `line` is from; both from 1. */
-function placeOf(map, line, column) {
+/** The table of `places.js` for a source map. No path of this machine is in it. */
+function placesOf(map) {
   const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
-  let [file, row, best] = [0, 0, undefined];
-  const lines = map.mappings.split(';');
-  for (let at = 0; at < line && at < lines.length; at += 1) {
+  const files = map.sources.map((source) => {
+    const file = resolve(project, source);
+    return file.startsWith(project + sep) ? relative(project, file) : `toolcell/${basename(file)}`;
+  });
+  const isOwn = files.map((file) => !file.startsWith('toolcell/') && !file.split(sep).includes('node_modules'));
+  const at = [];
+  let [file, row, last] = [0, 0, ''];
+  map.mappings.split(';').forEach((line, index) => {
     let from = 0;
-    for (const segment of lines[at].split(',').filter(Boolean)) {
+    for (const segment of line.split(',').filter(Boolean)) {
       const fields = [];
       let [value, shift] = [0, 0];
       for (const letter of segment) {
@@ -133,18 +142,12 @@ function placeOf(map, line, column) {
       from += fields[0];
       file += fields[1] ?? 0;
       row += fields[2] ?? 0;
-      if (at === line - 1 && from < column) best = { file: map.sources[file], row: row + 1 };
+      const place = [file, isOwn[file] ? row + 1 : 0];
+      if (String(place) !== last) at.push(index + 1, from, ...place);
+      last = String(place);
     }
-  }
-  return best;
-}
-
-/** An error of the module code, with places in the sources instead of those in the bundle. */
-function placed(message, map) {
-  return message.replace(/\(?componentize-qjs:user\.js:(\d+)(?::(\d+))?\)?/g, (whole, line, column) => {
-    const place = placeOf(map, Number(line), Number(column ?? 1));
-    return place ? `(${relative(project, resolve(project, place.file))}:${place.row})` : whole;
   });
+  return { files, at };
 }
 
 /** The engine that the snapshot is taken with, which is made once for each version of it. */
@@ -202,7 +205,7 @@ function digest(source, wit) {
 async function main() {
   const { main: module } = manifest();
   // First, because it says what the sandbox lacks in its own words.
-  const { source, map, imports, files } = await bundle(module);
+  const { source, places, imports, files } = await bundle(module);
   checkTypes();
   mkdirSync(dirname(output), { recursive: true });
   writeFileSync(`${output}.sources`, JSON.stringify(sourcesOf(files)));
@@ -217,7 +220,7 @@ async function main() {
     const options = { witPath: folder, world: 'component', jsSource: source, runtimeBytes: engine() };
     const { component } = await componentize(options).catch((error) => {
       // Most often an exception of the module code, which runs here.
-      throw new Complaint(placed(error.message.replace(/^[: ]+/, ''), map));
+      throw new Complaint(placed(error.message.replace(/^[: ]+/, ''), places));
     });
     writeFileSync(output, component);
     writeFileSync(known, inputs);

@@ -1,4 +1,5 @@
 import { shown } from './console.js';
+import { placed } from './places.js';
 import { wellFormed } from './text.js';
 
 /** A failure that the tool reports. `code` is stable, snake_case and the tool's own; a model may read `message`. */
@@ -39,7 +40,7 @@ export function toRecord(thrown) {
   }
   // QuickJS has no message in a stack, V8 has: the detail has both in either.
   const message = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : wordsOf(thrown);
-  const stack = thrown instanceof Error ? (thrown.stack ?? '') : '';
+  const stack = thrown instanceof Error ? placed(thrown.stack ?? '', globalThis.toolcellPlaces ?? { files: [], at: [] }) : '';
   const whole = thrown instanceof Error ? message : shown(thrown);
   const detail = stack.startsWith(whole) ? stack : `${whole}\n${stack}`;
   return { class: { tag: 'execution-failed' }, code: 'exception', message: said(message), detail: said(detail), retryAfterMs: undefined };

@@ -7,6 +7,7 @@ import { ask as askUser, responses as userResponses, resumeState as savedState }
 import { modify } from 'toolcell:tool/context-modifiers@0.2.0';
 import { call as callOther, list as listCallable } from 'toolcell:tool/tools@0.2.0';
 import { create as createArtifact, Artifact } from 'toolcell:tool/artifacts@0.2.0';
+import { getEnvironment } from 'wasi:cli/environment@0.2.6';
 import { subscribeDuration } from 'wasi:clocks/monotonic-clock@0.2.6';
 import { getRandomBytes } from 'wasi:random/random@0.2.6';
 import { getDirectories } from 'wasi:filesystem/preopens@0.2.6';
@@ -42,6 +43,7 @@ export const remember = (state) => {
   saved = state;
 };
 export const ask = (requests) => askUser(requests, encode(saved));
+export const environment = () => getEnvironment();
 export const randomBytes = (count) => getRandomBytes(count);
 
 /** Runs with a resource of the host and gives that back, because a call may hold a limited number, and no collection frees one. */

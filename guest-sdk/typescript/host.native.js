@@ -90,6 +90,7 @@ export function openArtifact(name, mediaType) {
     discard() {},
   };
 }
+export const environment = () => Object.entries(process.env);
 export const randomBytes = (count) => crypto.getRandomValues(new Uint8Array(count));
 export const encode = (text) => new TextEncoder().encode(text);
 export const decode = (bytes) => {

@@ -261,7 +261,7 @@ export const log: { readonly trace: Line; readonly debug: Line; readonly info: L
 
 export type AbortReason = 'user-interruption' | 'sibling-error' | 'timeout' | 'fallback' | 'runtime-shutdown';
 
-/** Why the call should stop, if that was requested. */
+/** Why the call should stop, if that was requested or its time is over. */
 export function requested(): AbortReason | undefined;
 /** Tells the host that the tool is cleaning up. */
 export function acknowledge(): void;
@@ -269,6 +269,9 @@ export function acknowledge(): void;
 export function checkpoint(): void;
 /** Waits. A stop that is requested meanwhile is seen afterwards. */
 export function sleep(milliseconds: number): void;
+
+/** The value of an environment variable that `environment` of the tool names and the operator granted. */
+export function environment(name: string): string | undefined;
 
 export type Answer<T> = { action: 'accept'; content: T } | { action: 'decline' } | { action: 'cancel' };
 

@@ -101,6 +101,14 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     with_toolchain(&place, &["new", "time", "--lang", "go"]).run().exits(0);
     let source = place.join("time/tool.go");
     std::fs::copy(root().join("tests/cli/languages/shapes.go"), &source).unwrap();
+    // A module beside the tool, which no build fetches.
+    let (manifest, lib) = (place.join("time/go.mod"), place.join("time/lib"));
+    let module = std::fs::read_to_string(&manifest).unwrap();
+    let replaced = format!("{module}\nrequire example.com/lib v0.0.0\n\nreplace example.com/lib => ./lib\n");
+    std::fs::write(manifest, replaced).unwrap();
+    std::fs::create_dir(&lib).unwrap();
+    std::fs::write(lib.join("go.mod"), "module example.com/lib\n\ngo 1.24\n").unwrap();
+    std::fs::write(lib.join("lib.go"), "package lib\n\nconst One = 1\n").unwrap();
     with_toolchain(&place, &["build", "time"]).run().exits(0);
     let input = json!({ "raw": "AAE=", "at": "2024-01-02T03:04:05Z", "big": i64::MAX, "tag": "t" });
     let done = with_toolchain(&place, &["call", "time#shapes", &input.to_string(), "--json"]).run().json();
@@ -111,7 +119,11 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     assert_eq!(done["structured_content"], expected, "{done}");
     let refused = with_toolchain(&place, &["call", "time#shapes", &input.to_string().replace("\"t\"", "1"), "--json"]);
     assert_eq!(refused.run().json()["error"]["error_code"], "schema_mismatch");
+    let when = input.to_string().replace("2024-01-02T03:04:05Z", "2024-01-02 03:04");
+    let refused = with_toolchain(&place, &["call", "time#shapes", &when, "--json"]).run().json();
+    assert_eq!(refused["error"]["error_code"], "schema_mismatch", "{refused}");
     takes_integers(&place);
+    says_what_it_returns(&place);
 
     // A type that has no schema is refused by name, instead of a stack that overflows.
     let text = std::fs::read_to_string(&source).unwrap();
@@ -119,6 +131,32 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     std::fs::write(&source, text.replace(field, "Inner []Shapes `json:\"inner\"`")).unwrap();
     let refused = with_toolchain(&place, &["build", "time"]).run();
     assert!(refused.code != Some(0) && !refused.stdout.contains(".wasm"), "{}", refused.stderr);
+}
+
+/// Also of what is no struct.
+fn says_what_it_returns(place: &Path) {
+    let described = with_toolchain(place, &["describe", "time", "--json"]).run().exits(0).json();
+    let tools = described["declarations"].as_array().unwrap();
+    for (name, output, answer) in [
+        ("words", json!({ "type": "array", "items": { "type": "string" } }), json!([])),
+        (
+            "table",
+            json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 0, "maximum": 255 } }),
+            json!({ "a": 1 }),
+        ),
+        (
+            "maybe",
+            json!({ "type": ["object", "null"], "required": ["tag"], "additionalProperties": false,
+                "properties": { "tag": { "type": "string", "description": "A tag." } } }),
+            json!(null),
+        ),
+        ("raw", json!(null), json!([1])),
+    ] {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name}: {described}"));
+        assert_eq!(tool["output_contract"]["structured_schema"], output, "{name}");
+        let done = with_toolchain(place, &["call", &format!("time#{name}"), "{}", "--json"]).run().exits(0).json();
+        assert_eq!(done["structured_content"], answer, "{done}");
+    }
 }
 
 /// As JSON Schema has them, which is not how encoding/json has them.
@@ -144,15 +182,14 @@ fn takes_integers(place: &Path) {
 fn a_build_that_fails_says_why_once_and_no_command() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
-    let refused = |language: &str, file: &str, change: &dyn Fn(String) -> String| {
+    // 1 if the tool itself fails while it describes itself, 2 if it cannot be compiled.
+    let refused = |code: i32, language: &str, file: &str, change: &dyn Fn(String) -> String| {
         let folder = format!("wrong-{language}");
+        let _ = std::fs::remove_dir_all(place.join(&folder));
         with_toolchain(&place, &["new", &folder, "--lang", language]).run().exits(0);
         let source = place.join(&folder).join(file);
         std::fs::write(&source, change(std::fs::read_to_string(&source).unwrap())).unwrap();
-        // 1 if the tool itself fails while it describes itself, 2 if it cannot be compiled.
-        let ran = with_toolchain(&place, &["build", &folder]).run();
-        assert!(matches!(ran.code, Some(1 | 2)), "{}", ran.stderr);
-        ran.stderr
+        with_toolchain(&place, &["build", &folder]).run().exits(code).stderr
     };
     let endless = |text: String| {
         let end = "    {NULL, TOOLCELL_STRING, NULL, false},\n";
@@ -160,23 +197,26 @@ fn a_build_that_fails_says_why_once_and_no_command() {
         // What lies behind the list is no argument.
         text.replace(end, "    {\"b\", (toolcell_type)77, \"\", false},\n")
     };
-    let c = refused("c", "tool.c", &endless);
+    let c = refused(1, "c", "tool.c", &endless);
     assert!(c.contains("the arguments of the tool count have no end"), "{c}");
-    let broken = refused("cpp", "tool.cpp", &|text| format!("{text}\nint broken = missing_name;\n"));
+    let broken = refused(2, "cpp", "tool.cpp", &|text| format!("{text}\nint broken = missing_name;\n"));
     assert_eq!(broken.matches("undeclared identifier 'missing_name'").count(), 1, "{broken}");
     assert!(!broken.contains("-ffunction-sections"), "{broken}");
+    // What the sandbox's library lacks is named as what it is.
+    let lacking = refused(2, "cpp", "tool.cpp", &|text| format!("#include <mutex>\n{text}\nstd::mutex lock;\n"));
+    assert!(lacking.contains("the C++ library of the sandbox has no <fstream>"), "{lacking}");
     let node = |text: String| {
         let node = "const Node = struct { next: ?[]const @This() = null };\n";
         let with = text.replacen("struct {", "struct { node: Node = .{},", 1);
         format!("{with}\n{node}")
     };
-    let zig = refused("zig", "tool.zig", &node);
+    let zig = refused(2, "zig", "tool.zig", &node);
     assert!(zig.contains("which contains itself"), "{zig}");
     let node = |text: String| {
         let with = text.replacen("struct {", "struct {\n\tNode Node `json:\"node\"`", 1);
         format!("{with}\ntype Node struct {{\n\tNext []Node `json:\"next\"`\n}}\n")
     };
-    let go = refused("go", "tool.go", &node);
+    let go = refused(1, "go", "tool.go", &node);
     assert!(go.contains("no JSON Schema for main.Node, which contains itself"), "{go}");
     assert!(!go.contains("goroutine"), "{go}");
 }

@@ -49,7 +49,7 @@ words! {
         ResultPersistence;
     "hook_outcome" HookOutcome: Completed Failed TimedOut Canceled NotLoaded;
     "lifecycle" Lifecycle: Draft Available Disabled RequiresSetup Deferred Deprecated Retired;
-    "loading_state" LoadingState: Loaded Deferred Discoverable Unavailable;
+    "loading_state" LoadingState: Loaded Deferred Discoverable PendingProvider Unavailable;
     "mode" Mode: Default Plan NonInteractive;
     "mutation_source" MutationSource: Hook PermissionPrompt Adapter Migration Runtime;
     "next_action" NextAction: Call Load SearchAgain None;

@@ -61,9 +61,9 @@ fn withheld<'s>(surface: &'s Value, list: &str, name: &str) -> (Option<&'s str>,
 #[test]
 fn each_reason_is_told_and_the_call_ends_accordingly() {
     let config = "[surface]\nrole = \"reviewer\"\nmedia = [\"text\"]\n[surface.roles]\n\
-                  reviewer = [\"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t6\", \"t7\"]\n\
+                  reviewer = [\"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t6\", \"t7\", \"t8\", \"t9\"]\n\
                   [[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
-    let shop = Shop::new("surface_reasons", 8, config, |toolkit| {
+    let shop = Shop::new("surface_reasons", 10, config, |toolkit| {
         toolkit["declarations"][2]["lifecycle"] = json!("requires_setup");
         toolkit["declarations"][3]["interface_ref"] = json!("i3");
         toolkit["interfaces"] = json!([{
@@ -71,17 +71,21 @@ fn each_reason_is_told_and_the_call_ends_accordingly() {
             "is_enabled": "feature:beta",
         }]);
         toolkit["declarations"][4]["output_contract"] = json!({ "content_types": ["image"] });
-        toolkit["declarations"][6]["lifecycle"] = json!("deferred");
-        toolkit["declarations"][7]["lifecycle"] = json!("retired");
+        for (at, lifecycle) in [(6, "deferred"), (7, "retired"), (8, "draft"), (9, "deprecated")] {
+            toolkit["declarations"][at]["lifecycle"] = json!(lifecycle);
+        }
+        let mappings = json!([{ "source": "mcp", "tool_name": "six", "x": 1 }, { "source": "a2a" }]);
+        toolkit["declarations"][6]["external_mappings"] = mappings;
     });
     let surface = shop.surface(&[]);
     assert_eq!(surface["loaded_tools"], json!(["surface_reasons.t0"]));
     assert_eq!(surface["deferred_tools"][0]["reason"], "deferred_until_discovered");
+    assert_eq!(surface["deferred_tools"][0]["native_ref"], json!({ "mcp": { "tool_name": "six" } }));
     let listed: usize = ["loaded_tools", "deferred_tools", "blocked_tools", "excluded_tools"]
         .iter()
         .map(|list| surface[list].as_array().unwrap().len())
         .sum();
-    assert_eq!((listed, surface["tool_refs"].as_array().unwrap().len()), (8, 8));
+    assert_eq!((listed, surface["tool_refs"].as_array().unwrap().len()), (10, 10));
     assert_eq!(surface["role_constraints"]["role"], "reviewer");
     assert!(surface["policy_refs"][0].as_str().unwrap().starts_with("deny tool \"*.t1\""), "{surface:#}");
     shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
@@ -91,15 +95,23 @@ fn each_reason_is_told_and_the_call_ends_accordingly() {
         ("excluded_tools", "t3", Some("feature_disabled"), "feature beta", 3, "policy_blocked", "tool_disabled"),
         ("excluded_tools", "t4", Some("model_unsupported"), "media image", 3, "capability_gap", "model_unsupported"),
         ("blocked_tools", "t5", Some("role_not_allowed"), "role reviewer", 3, "policy_blocked", "role_not_allowed"),
-        ("excluded_tools", "t7", None, "", 3, "capability_gap", "tool_retired"),
+        ("excluded_tools", "t7", Some("feature_disabled"), "", 3, "capability_gap", "tool_retired"),
+        ("excluded_tools", "t8", Some("feature_disabled"), "", 3, "capability_gap", "tool_draft"),
     ] {
         let (told, refs) = withheld(&surface, list, name);
         assert!(told == reason && refs.contains(behind), "{name}: {told:?} {refs}");
         assert_eq!(shop.refused(name, exit), (class.to_owned(), code.to_owned()), "{name}");
     }
     assert_eq!(shop.refused("t6", 2), ("schema_not_loaded".to_owned(), "schema_not_loaded".to_owned()));
+    // A deprecated tool is not listed, and its callers still have it.
+    assert_eq!(withheld(&surface, "excluded_tools", "t9").0, Some("deferred_until_discovered"));
+    shop.run(&["call", "crowd.wasm#t9", "{}"]).exits(0);
     let people = shop.run(&["surface", "crowd.wasm"]).exits(0).stdout;
-    assert!(people.contains(": 1 loaded, 1 deferred, 3 blocked, 3 excluded\n"), "{people}");
+    assert!(people.contains(": 1 loaded, 1 deferred, 3 blocked, 5 excluded\n"), "{people}");
+    assert!(
+        people.contains("  excluded  surface_reasons.t7: feature_disabled (its lifecycle is retired)\n"),
+        "{people}"
+    );
     assert!(people.contains("  blocked   surface_reasons.t5: role_not_allowed (role reviewer)\n"), "{people}");
 }
 
@@ -174,6 +186,73 @@ fn a_tool_choice_counts_for_every_call() {
 }
 
 #[test]
+fn a_model_that_has_to_call_a_tool_may_call_any() {
+    let shop = Shop::new("surface_required", 2, "[surface]\ntool_choice = \"required\"\n", |_| {});
+    assert_eq!(shop.surface(&[])["default_tool_choice"], "required");
+    shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
+    shop.run(&["call", "crowd.wasm#t1", "{}"]).exits(0);
+}
+
+#[test]
+fn what_a_model_cannot_take_is_said_and_counts() {
+    let shop = Shop::new("surface_model", 2, "", |toolkit| {
+        let schema = json!({ "type": "object", "properties": {}, "required": [], "additionalProperties": false });
+        let contract = json!({ "model_input_schema": schema, "strict": true });
+        toolkit["declarations"][0]["input_contract"] = contract;
+    });
+    let exported = || shop.run(&["export", "crowd.wasm", "--dialect=openai"]).exits(0).json();
+    let calls: String =
+        ["a", "b"].map(|id| json!({ "id": id, "tool": "crowd.wasm#t0", "input": {} }).to_string() + "\n").concat();
+    std::fs::write(shop.folder.join("calls.ndjson"), calls).unwrap();
+    let at_once = || {
+        let records = shop.run(&["batch", "calls.ndjson", "--record"]).exits(0).stdout;
+        let record: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+        record["invocation"]["scheduler_policy"]["max_parallel"].as_u64().unwrap()
+    };
+    let all = json!({ "strict_schemas": true, "parallel_calls": true, "deferred_refs": true });
+    assert_eq!(shop.surface(&[])["model_capabilities"], all);
+    assert_eq!(exported()[0]["function"]["strict"], true);
+    assert!(at_once() > 1);
+    shop.configure(
+        "[surface]\nmax_loaded = 1\nstrict_schemas = false\nparallel_calls = false\ndeferred_refs = false\n",
+    );
+    let surface = shop.surface(&[]);
+    let none = json!({ "strict_schemas": false, "parallel_calls": false, "deferred_refs": false });
+    assert_eq!((&surface["model_capabilities"], &surface["deferred_tools"]), (&none, &json!([])));
+    assert_eq!(surface["selection_policy"]["allow_parallel"], false);
+    let (reason, refs) = withheld(&surface, "excluded_tools", "t1");
+    assert_eq!((reason, refs.as_str()), (Some("model_unsupported"), "[\"deferred_refs\"]"));
+    assert_eq!(shop.refused("t1", 3), ("capability_gap".to_owned(), "model_unsupported".to_owned()));
+    assert_eq!(exported()[0]["function"]["strict"], Value::Null);
+    assert_eq!(at_once(), 1);
+}
+
+/// A tool of one workspace is on no surface of another one.
+#[test]
+fn a_surface_says_for_whom_it_is() {
+    let entry = "[[tool]]\ncomponent = \"crowd.wasm\"\n";
+    let one = Shop::new("surface_scope_one", 1, entry, |_| {});
+    let other = Shop::new("surface_scope_other", 1, &format!("{entry}[surface.roles]\nreader = [\"t0\"]\n"), |_| {});
+    let of = |shop: &Shop, arguments: &[&str]| {
+        let surface = shop.run(&[&["surface", "--json"], arguments].concat()).exits(0).json();
+        (surface["scope"].as_str().unwrap().to_owned(), surface["tool_refs"].clone())
+    };
+    assert_eq!(of(&one, &[]), ("workspace".to_owned(), json!(["surface_scope_one.t0"])));
+    assert_eq!(of(&other, &[]), ("workspace".to_owned(), json!(["surface_scope_other.t0"])));
+    assert_eq!(of(&other, &["--role=reader"]).0, "role");
+    assert_eq!(of(&other, &["crowd.wasm"]).0, "task");
+    let message =
+        json!([{ "id": "a", "type": "function", "function": { "name": "surface_scope_one_t0", "arguments": "{}" } }]);
+    std::fs::write(
+        other.folder.join("message.json"),
+        json!({ "role": "assistant", "tool_calls": message }).to_string(),
+    )
+    .unwrap();
+    let answered = other.run(&["run", "--dialect=openai", "--message=message.json"]);
+    assert!(answered.stdout.contains("unknown_tool"), "{}{}", answered.stdout, answered.stderr);
+}
+
+#[test]
 fn an_open_feature_gate_lets_its_tool_run() {
     let shop = Shop::new("surface_gates", 1, "[surface]\nfeatures = [\"beta\"]\n", |toolkit| {
         toolkit["declarations"][0]["interface_ref"] = json!("i0");
@@ -194,7 +273,7 @@ fn an_open_feature_gate_lets_its_tool_run() {
 fn a_setting_that_cannot_be_applied_allows_nothing() {
     let shop = Shop::new("surface_wrong", 1, "", |_| {});
     for (config, words) in [
-        ("[surface]\ntool_choice = \"required\"\n", "write auto, none"),
+        ("[surface]\ntool_choice = \"\"\n", "write auto, none, required"),
         ("[surface]\nmedia = [\"smell\"]\n", "line 2: [surface] media \"smell\" is not one of: text"),
         ("[surface]\nrole = \"nobody\"\n", "add its tools to [surface.roles]"),
         ("[surface]\nfeature = [\"beta\"]\n", "unknown field `feature`"),

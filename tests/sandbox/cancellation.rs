@@ -101,6 +101,41 @@ async fn a_tool_that_nobody_stops_finishes() {
     assert_eq!(called.succeeded(), json!({ "finished": true }));
 }
 
+async fn timed_out(tool: &str, input: Value) -> Called {
+    let began = Instant::now();
+    let called = Test::new(tool).timeout_ms(150).call(input).await;
+    called.failed("timeout", "deadline_exceeded");
+    assert_eq!(called.statuses(), ("timed_out".into(), "timed_out".into()), "{tool}");
+    assert!(began.elapsed() < LONG, "{tool} was not stopped");
+    // Nobody asked for it.
+    assert!(!called.record()["events"].to_string().contains("tool.invocation.cancel_"), "{tool}");
+    called
+}
+
+#[tokio::test]
+async fn a_tool_that_listens_hears_of_its_deadline_and_what_it_still_says_is_kept() {
+    for tool in ["cancellable#cooperative", "cancellable#polling"] {
+        for answer in ["success", "partial"] {
+            let called = timed_out(tool, json!({ "answer": answer })).await;
+            let said = called.0.result.structured_content.as_ref().unwrap();
+            assert_eq!(*said, json!({ "finished": false, "reason": "timeout" }), "{tool}");
+        }
+    }
+    let failure = timed_out("cancellable#cooperative", json!({ "answer": "canceled" })).await;
+    assert!(failure.0.result.structured_content.is_none());
+}
+
+#[tokio::test]
+async fn the_time_after_a_deadline_ends_too() {
+    let tools =
+        ["acknowledge_never", "acknowledge_and_stay", "sleep_ignore_cancel", "spin_ignore_cancel", "trap_when_asked"];
+    for tool in tools {
+        timed_out(&format!("cancellable#{tool}"), json!({})).await;
+    }
+    let called = timed_out("cancellable#cooperative", json!({ "cleanup_ms": 60_000 })).await;
+    assert!(called.0.result.structured_content.is_none());
+}
+
 #[tokio::test]
 async fn a_call_that_is_canceled_before_it_starts_never_runs() {
     let test = Test::new("probe#counter");

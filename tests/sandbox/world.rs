@@ -1,6 +1,7 @@
 //! A guest finds nothing around itself that was not granted.
 
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
@@ -59,6 +60,18 @@ async fn what_a_guest_prints_becomes_log_content() {
     assert_eq!(logged(&record, "stdout"), "to stdout");
     assert_eq!(logged(&record, "stderr"), "to stderr");
     assert!(!record["result"]["model_facing_content"].to_string().contains("to std"));
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_text_hides_no_other_of_its_folder() {
+    let (_dir, dir) = scratch();
+    let list = || async {
+        Test::new("probe#list").read(&dir).call(json!({ "path": text(&dir) })).await.succeeded()["value"].clone()
+    };
+    for name in [&b"a"[..], b"\xff", b"\xe4\xf6", b"z"] {
+        std::fs::write(dir.join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+    }
+    assert_eq!(list().await, json!(["a", "z"]));
 }
 
 #[test]

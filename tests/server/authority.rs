@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::http_api::token_file;
+use crate::pipeline::doubles::crowd;
 use crate::support::{Client, Identity, Toolcell, Web, fixture, kept, scratch};
 
 const ANNA: &str = "anna-4f1c0d9e8b7a6f5e";
@@ -316,6 +317,28 @@ fn a_component_that_could_ask_for_more_is_not_served_before_a_restart() {
     client.says("what was offered before goes on");
     // A restart is the operator's word.
     assert!(names(&mut serve()).iter().any(|name| name.ends_with("read")), "the tools of the new component");
+}
+
+/// Clients know a tool by its id, so the id keeps its meaning, also under another path.
+#[test]
+fn a_tool_does_not_come_back_as_another_kind_of_tool() {
+    let (_guard, folder) = scratch();
+    let put = |name: &str, kind: &str| {
+        let component = crowd("kinds", 1, |toolkit| toolkit["declarations"][0]["tool_kind"] = json!(kind));
+        fs::write(folder.join("next"), component).unwrap();
+        fs::rename(folder.join("next"), folder.join(name)).unwrap();
+    };
+    put("tool.wasm", "function");
+    let arguments = ["mcp".to_owned(), folder.display().to_string(), "--no-config".to_owned()];
+    let mut client = Client::run(Toolcell::new(arguments));
+    client.initialize("2025-11-25");
+    put("tool.wasm", "browser_action");
+    let said = client.says("what was offered before goes on");
+    assert!(said.contains("kinds.t0 was of the kind function") && said.contains("tool_kind_changed"), "{said}");
+    assert_eq!(client.call("kinds_t0", json!({}))["isError"], json!(false));
+    put("other.wasm", "web_search");
+    fs::remove_file(folder.join("tool.wasm")).unwrap();
+    client.says("is of the kind web_search now");
 }
 
 #[test]

@@ -222,6 +222,28 @@ fn until_told(client: &mut Client, wanted: impl Fn(&[Value; 2]) -> bool) -> [Val
     }
 }
 
+/// The state of the tool in a search, and its component, if that is being loaded.
+fn echo_state(client: &mut Client) -> (Value, Value) {
+    let found = client.call("search_tools", json!({ "query": "select:echo" }))["structuredContent"].clone();
+    let tool = &found["matches"][0];
+    let next = if tool["loading_state"] == "deferred" { "load" } else { "search_again" };
+    assert_eq!(found["next_action"], next, "{found:#}");
+    (tool["loading_state"].clone(), tool["pending_provider_or_server"].clone())
+}
+
+/// Ends the compilation that the server of `client` waits for.
+fn kill_compiler(client: &Client) {
+    let began = Instant::now();
+    let worker = loop {
+        if let Some(worker) = compiler(client.pid()) {
+            break worker;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no compiler was started");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill_process(worker, Signal::KILL).unwrap();
+}
+
 /// The process that compiles for the server with the PID `server`.
 fn compiler(server: u32) -> Option<Pid> {
     let tasks = std::fs::read_dir(format!("/proc/{server}/task")).ok()?;
@@ -246,20 +268,22 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     replace(&shop.file("bomb.wasm"), ::wat::parse_str(compile_bomb()).unwrap());
     shop.configure(&format!("{DEFERRED}[[tool]]\ncomponent = \"bomb.wasm\"\n"));
     until_told(&mut client, |told| *told == [json!(["bomb.wasm"]), json!([])]);
-    let began = Instant::now();
-    let worker = loop {
-        if let Some(worker) = compiler(client.pid()) {
-            break worker;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "no compiler was started");
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    kill_process(worker, Signal::KILL).unwrap();
+    assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null), "its component is another one");
+    kill_compiler(&client);
     let [pending, unavailable] = until_told(&mut client, |[pending, _]| *pending == json!([]));
     let killed = json!({ "provider": "bomb.wasm", "error_class": "sandbox_violation", "error_code": "compile_killed" });
     assert_eq!((pending, unavailable), (json!([]), json!([killed])));
     shop.configure(DEFERRED);
     until_told(&mut client, |told| *told == nothing);
+    // A tool whose own component is loaded anew says so, in a search and in the surface.
+    replace(&shop.file("tool.wasm"), ::wat::parse_str(compile_bomb()).unwrap());
+    until_told(&mut client, |[pending, _]| *pending == json!(["tool.wasm"]));
+    assert_eq!(echo_state(&mut client), (json!("pending_provider"), json!("tool.wasm")));
+    let surface = client.request("toolcell/surface", json!({}))["result"].clone();
+    assert_eq!(surface["deferred_tools"][0]["loading_state"], "pending_provider");
+    kill_compiler(&client);
+    until_told(&mut client, |[pending, _]| *pending == json!([]));
+    assert_eq!(echo_state(&mut client), (json!("deferred"), Value::Null));
 }
 
 #[test]

@@ -191,7 +191,15 @@ fn the_arguments_arrive_and_are_recorded_as_they_were_sent() {
 #[test]
 fn nothing_is_answered_without_the_token_or_for_another_host_or_origin() {
     let web = Web::of(&["probe#echo"]);
-    let paths = ["/v1/tools", "/v1/search?q=echo", "/v1/openapi.json", "/v1/calls/x", "/v1/approvals", "/v1/nothing"];
+    let paths = [
+        "/v1/tools",
+        "/v1/search?q=echo",
+        "/v1/surface",
+        "/v1/openapi.json",
+        "/v1/calls/x",
+        "/v1/approvals",
+        "/v1/nothing",
+    ];
     for path in paths {
         for wrong in ["", "Bearer 0123456789abcdef0123", "Basic x"] {
             let reply = web.request(&format!("GET {path}"), &[("Authorization", wrong)], "");

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::example;
-use crate::support::{Client, NEW, OLD, Toolcell, scratch};
+use crate::support::{Client, NEW, OLD, Toolcell, root, scratch};
 
 #[test]
 fn instructions_say_what_was_granted() {
@@ -29,16 +29,22 @@ fn instructions_say_what_was_granted() {
 #[test]
 fn the_name_of_a_tool_stays_when_another_one_is_added() {
     let listed = |tools: &[&str]| {
-        let arguments: Vec<String> = tools.iter().map(|tool| example(tool)).collect();
-        let arguments = ["mcp"].into_iter().chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>();
+        let tools = tools.iter().map(|tool| example(tool));
+        let sample = root().join("example-tools/sql/sample");
+        let grant = format!("--allow-read={}", sample.display());
+        let arguments: Vec<String> = ["mcp".to_owned(), grant].into_iter().chain(tools).collect();
         let mut client = Client::run(Toolcell::new(arguments));
         client.initialize(OLD);
         let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
         let names: Vec<String> =
             listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
         // A name alone, or that with a dot, still finds the tool, where only one has it.
-        let found = client.call("query", json!({ "files": [], "sql": "select 1" }));
-        assert!(!found.to_string().contains("unknown_tool"), "{found:#}");
+        for name in ["query", "sql.query"] {
+            let input =
+                json!({ "files": [{ "path": "requests.csv" }], "sql": "select 'found ' || count(*) from requests" });
+            let found = client.call(name, input);
+            assert!(found["isError"] == json!(false) && found.to_string().contains("found 8"), "{found:#}");
+        }
         names
     };
     let alone = listed(&["sql"]);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::http_api::{Api, BERT, Said, of_two};
 use crate::pipeline::doubles::crowd;
-use crate::support::{Client, OLD, Toolcell, bare_names, component, records, scratch};
+use crate::support::{Client, OLD, Toolcell, Web, bare_names, check_one, component, records, scratch};
 
 struct Shop {
     _guard: tempfile::TempDir,
@@ -104,6 +105,59 @@ fn what_a_session_loads_changes_its_own_surface() {
     assert_eq!(error(&other.call("t1", json!({}))).0, "schema_not_loaded");
     // What cannot be called cannot be loaded either.
     assert_eq!(error(&one.call("load_tool", json!({ "name": "t3" }))), ("policy_blocked", "tool_disabled"));
+}
+
+/// Why a tool is blocked can be seen before it is called.
+#[test]
+fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
+    let denial = "[surface]\nmax_loaded = 1\n[[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
+    let shop = Shop::new("surface_seen", denial);
+    let (mut one, mut other) = (shop.client(&[]), shop.client(&[]));
+    let seen = |client: &mut Client| {
+        let surface = client.request("toolcell/surface", json!({}))["result"].clone();
+        check_one("tool-surface", &surface);
+        assert_eq!((&surface["scope"], &surface["surface_id"]), (&json!("session"), &json!(listed(client).1)));
+        surface
+    };
+    let first = seen(&mut one);
+    assert_eq!(first["loaded_tools"], json!(["surface_seen.t0"]));
+    assert_eq!(first["deferred_tools"][0]["name"], "surface_seen_t2");
+    let blocked = &first["blocked_tools"][0];
+    assert_eq!((&blocked["tool_id"], &blocked["reason"]), (&json!("surface_seen.t1"), &json!("policy_blocked")));
+    assert!(blocked["policy_refs"][0].as_str().unwrap().starts_with("deny tool"), "{blocked}");
+    assert_eq!(first["excluded_tools"][0]["reason"], "feature_disabled");
+    assert_eq!(first["surface_reason"], "created: the tools were loaded");
+    one.call("load_tool", json!({ "name": "t2" }));
+    let loaded = seen(&mut one);
+    assert_eq!(
+        (&loaded["loaded_tools"], &loaded["deferred_tools"]),
+        (&json!(["surface_seen.t0", "surface_seen.t2"]), &json!([]))
+    );
+    assert_eq!(loaded["surface_reason"], "updated: the caller loaded 1 of the tools");
+    assert_eq!(seen(&mut other)["loaded_tools"], json!(["surface_seen.t0"]));
+    shop.configure("[surface]\nfeatures = [\"beta\"]");
+    one.says("the surface of tools was updated");
+    let reason = seen(&mut one)["surface_reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("updated: ") && reason.contains("feature gates"), "{reason}");
+}
+
+#[test]
+fn each_principal_sees_its_own_surface_over_http() {
+    let mut web = of_two(&["probe#echo", "probe#empty"], &["--tool-budget=1"]);
+    let seen = |web: &Web| {
+        let surface = web.get("/v1/surface").value();
+        check_one("tool-surface", &surface);
+        assert_eq!(surface["surface_id"], web.get("/v1/tools").value()["surface_id"]);
+        let deferred: Value =
+            surface["deferred_tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+        (surface["scope"].clone(), surface["loaded_tools"].clone(), deferred)
+    };
+    let before = (json!("session"), json!(["probe.echo"]), json!(["probe_empty"]));
+    assert_eq!(seen(&web), before);
+    assert_eq!(web.get("/v1/tools/empty").status, 200);
+    assert_eq!(seen(&web), (json!("session"), json!(["probe.echo", "probe.empty"]), json!([])));
+    web.token = BERT.to_owned();
+    assert_eq!(seen(&web), before);
 }
 
 #[test]

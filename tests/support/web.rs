@@ -107,7 +107,8 @@ impl Web {
         let address = runtime.block_on(async {
             let host = host(|_| {});
             let tools = host.load_file(&component).await.unwrap().tools;
-            let offered = tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None }).collect();
+            let offered =
+                tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None, provider: None }).collect();
             let offers = Offers::new(offered, TOOL_BUDGET);
             let approvals = ApprovalSettings {
                 expire: Duration::from_secs(60),

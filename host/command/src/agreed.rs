@@ -1,13 +1,14 @@
-//! What the operator agreed to when a server started: the most that each of its components could ever ask for. The grants of
-//! the command are for all components, so one that could ask for more is not served before the server is restarted.
+//! What the operator agreed to when a server started: the most that each of its components could ever ask for, and what each
+//! tool is. The grants of the command are for all components, so one that could ask for more is not served before the server
+//! is restarted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use toolcell::Loaded;
+use toolcell::{Loaded, Tool};
 use toolcell_core::approval::legible;
-use toolcell_core::record::{ErrorClass, Refusal};
+use toolcell_core::record::{ErrorClass, Refusal, ToolKind};
 use toolcell_install::ceiling::Ceiling;
 
 use super::serving::Named;
@@ -24,11 +25,14 @@ struct Known {
     components: HashMap<PathBuf, Ceiling>,
     /// The folders of components. What appears in one later is new, and not what the operator saw there.
     folders: HashSet<PathBuf>,
+    /// What the tools are, by their ids: clients know a tool by its id (AT-N-32).
+    tools: HashMap<String, ToolKind>,
 }
 
 impl Agreed {
     /// Fails, with its index, at the first of `tools` that could ask for more than what was served under its path. A path
-    /// that nothing was served under is new in the settings, which the operator has changed.
+    /// that nothing was served under is new in the settings, which the operator has changed. A tool that was of another kind
+    /// fails whatever its path is.
     pub(super) fn check<'a>(
         &self,
         tools: impl Iterator<Item = (&'a Named, &'a Loaded)>,
@@ -42,6 +46,9 @@ impl Agreed {
             if !grown.is_empty() && guard!("grown_ceilings") {
                 return Err((at, refusal(&grown)));
             }
+            if let Some(changed) = loaded.tools.iter().find_map(|tool| known.changed_kind(tool)) {
+                return Err((at, changed));
+            }
         }
         Ok(())
     }
@@ -53,7 +60,25 @@ impl Agreed {
             let path = named.target.path.clone();
             known.components.entry(path).or_insert_with(|| Ceiling::of(&loaded.tools));
             known.folders.extend(named.folder().map(|(folder, _)| folder.clone()));
+            let tools = loaded.tools.iter().map(|tool| tool.declaration());
+            known.tools.extend(tools.map(|tool| (tool.tool_id.clone(), tool.tool_kind.clone())));
         }
+    }
+}
+
+impl Known {
+    /// The refusal of `tool`, if one with the same id was of another kind.
+    fn changed_kind(&self, tool: &Tool) -> Option<Refusal> {
+        let declaration = tool.declaration();
+        let before = self.tools.get(&declaration.tool_id).filter(|before| **before != declaration.tool_kind)?;
+        let message = format!(
+            "{} was of the kind {} when it was first served, and is of the kind {} now: a tool keeps its meaning under its \
+             id; give the new tool another tool_id, or restart the server",
+            legible(&declaration.tool_id),
+            legible(&before.0),
+            legible(&declaration.tool_kind.0),
+        );
+        Some(Refusal::new(ErrorClass::PolicyBlocked, "tool_kind_changed", message))
     }
 }
 

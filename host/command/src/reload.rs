@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use toolcell_core::find::RESULTS_MAX;
 use toolcell_core::record::{ErrorClass, Refusal, UnavailableProvider};
-use toolcell_server::{Providers, Server};
+use toolcell_server::{Provider, Providers, Server};
 
 use super::serving::{Components, Named};
 
@@ -27,8 +27,8 @@ impl<'s> Reload<'s> {
     pub fn begins(&self, named: &[Named], components: &[PathBuf]) {
         let is_loaded = |component: &PathBuf| self.changed.contains(component) || !self.known.contains(component);
         let loaded = named.iter().zip(components).filter(|(_, component)| is_loaded(component));
-        let names: BTreeSet<String> = loaded.map(|(tool, _)| tool.provider()).collect();
-        let pending = names.into_iter().take(RESULTS_MAX).collect();
+        let providers: BTreeSet<Provider> = loaded.map(|(tool, _)| tool.provider()).collect();
+        let pending = providers.into_iter().take(RESULTS_MAX).collect();
         // What could not be loaded before stays named until this has ended.
         self.server.tell_providers(Providers { pending, ..self.server.providers() });
     }
@@ -38,7 +38,7 @@ impl<'s> Reload<'s> {
         if refusal.class == ErrorClass::RateLimited {
             return;
         }
-        let unavailable = tool.map(|tool| UnavailableProvider::new(tool.provider(), refusal));
+        let unavailable = tool.map(|tool| UnavailableProvider::new(tool.provider().name, refusal));
         self.server.tell_providers(Providers { pending: Vec::new(), unavailable: unavailable.into_iter().collect() });
     }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use toolcell::{
-    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms,
+    Compilation, Home, Host, HostBuilder, Limits, LogSettings, MemoryBudget, Policy, ResourceLocks, Terms, Tool,
     memory_bytes, memory_share_bytes,
 };
 use toolcell_config::{self as config, Layer, Layers, Names, Trust, Word};
@@ -20,7 +21,8 @@ use toolcell_core::journal::{CallLog, Journal};
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_server::telemetry::Telemetry;
 use toolcell_server::{
-    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers, Recorder, Server,
+    self as server, ApprovalSettings, Away, CallStore, Interrupted, Log, Offered, Offering, Offers, Provider, Recorder,
+    Server,
 };
 
 use super::agreed::Agreed;
@@ -136,13 +138,22 @@ impl Named {
         self.folder.as_ref().map(|(folder, state)| (folder, *state))
     }
 
-    /// The name of its file or folder, for clients: they do not learn where it lies.
-    pub fn provider(&self) -> String {
-        if self.target.is_installed() {
-            return self.target.shown();
-        }
-        let name = self.target.path.file_name().map(|name| name.to_string_lossy().into_owned());
-        name.unwrap_or_else(|| "a component".to_owned())
+    /// Its component, with the name of the file or folder.
+    pub fn provider(&self) -> Provider {
+        let file = self.target.path.clone();
+        let name = match file.file_name() {
+            _ if self.target.is_installed() => self.target.shown(),
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => "a component".to_owned(),
+        };
+        Provider { name, file }
+    }
+
+    /// Its tools, which another process can call again by `origin`.
+    fn offer(&self, tools: Vec<Arc<Tool>>, origin: Option<Arc<Value>>) -> impl Iterator<Item = Offered> {
+        let (wall, provider) = (self.timeout, Arc::new(self.provider()));
+        let one = move |tool| Offered { tool, wall, origin: origin.clone(), provider: Some(Arc::clone(&provider)) };
+        tools.into_iter().map(one)
     }
 
     /// Whether it is closed by itself, and not with the folder that it was found in.
@@ -183,7 +194,7 @@ pub fn offered(
         named.target.name(policy, &entries, loaded);
         configs.give(&named.target.path, loaded).map_err(|refusal| named.failed(refusal))?;
         let tools = named.target.tools(loaded).map_err(|refusal| named.failed(refusal))?;
-        offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: named.timeout, origin: None }));
+        offered.extend(named.offer(tools, None));
     }
     Ok(offered)
 }
@@ -271,12 +282,7 @@ impl Serving {
             tool.target.name(&mut policy, &entries, loaded);
             configs.give(&tool.target.path, loaded).map_err(|refusal| failed((at, refusal)))?;
             let tools = tool.target.tools(loaded).map_err(|refusal| failed((at, refusal)))?;
-            let origin = origins.words(&path);
-            offered.extend(tools.into_iter().map(|one| Offered {
-                tool: one,
-                wall: tool.timeout,
-                origin: origin.clone(),
-            }));
+            offered.extend(tool.offer(tools, origins.words(&path)));
             components.insert(tool.target.path.clone(), path);
         }
         self.agreed.note(named.iter().zip(&loaded));

@@ -17,7 +17,8 @@ use super::{Layer, Layers, Word};
 pub struct SurfaceSection {
     /// How many tools are listed from the start.
     pub max_loaded: Option<usize>,
-    /// `auto`, `none`, or the name of the only tool that may be called.
+    /// `auto`, `none`, the name of the only tool that may be called, or `required`: as `auto`, and clients that read the
+    /// surface have the model call a tool.
     pub tool_choice: Option<Word>,
     /// Capabilities that every tool has to declare in `capability_refs`.
     pub capabilities: Vec<Word>,
@@ -25,6 +26,12 @@ pub struct SurfaceSection {
     pub features: Vec<Word>,
     /// Types of content that the model takes.
     pub media: Option<Vec<Word>>,
+    /// Whether the API holds the model to `strict` schemas [default: true].
+    pub strict_schemas: Option<bool>,
+    /// Whether calls of one message or batch may run beside each other [default: true].
+    pub parallel_calls: Option<bool>,
+    /// Whether the model finds and loads tools that are not listed [default: true]. If not, there are none such.
+    pub deferred_refs: Option<bool>,
     /// The role of the callers.
     pub role: Option<Word>,
     /// The tools of each role.
@@ -54,10 +61,18 @@ fn combined(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> anyho
         selection.features.extend(section.features.iter().map(|word| word.to_string()));
         if let Some(media) = &section.media {
             let media = media.iter().map(|word| medium(layer, word)).collect::<anyhow::Result<BTreeSet<String>>>()?;
-            selection.media = Some(match selection.media.take() {
+            selection.model.media = Some(match selection.model.media.take() {
                 Some(others) => others.intersection(&media).cloned().collect(),
                 None => media,
             });
+        }
+        let model = &mut selection.model;
+        for (takes, said) in [
+            (&mut model.strict_schemas, section.strict_schemas),
+            (&mut model.parallel_calls, section.parallel_calls),
+            (&mut model.deferred_refs, section.deferred_refs),
+        ] {
+            *takes &= said.unwrap_or(true);
         }
         if let Some(word) = &section.tool_choice {
             selection.choice = stricter(selection.choice, word).with_context(|| place(layer, word))?;
@@ -104,16 +119,16 @@ fn stricter(choice: ToolChoice, word: &Word) -> anyhow::Result<ToolChoice> {
     let next = match &**word {
         "auto" => ToolChoice::Auto,
         "none" => ToolChoice::None,
-        "required" => bail!(
-            "[surface] tool_choice \"required\" is not supported, because a host cannot make a model call a \
-                            tool; write auto, none, or the name of a tool"
-        ),
-        "" => bail!("[surface] tool_choice is empty; write auto, none, or the name of a tool"),
+        "required" => ToolChoice::Required,
+        "" => bail!("[surface] tool_choice is empty; write auto, none, required, or the name of a tool"),
         name => ToolChoice::Tool(name.to_owned()),
     };
     match (choice, next) {
         (ToolChoice::Auto, next) => Ok(next),
         (choice, ToolChoice::Auto) => Ok(choice),
+        // One tool is any tool, too.
+        (ToolChoice::Required, next @ (ToolChoice::Required | ToolChoice::Tool(_))) => Ok(next),
+        (choice @ ToolChoice::Tool(_), ToolChoice::Required) => Ok(choice),
         (ToolChoice::Tool(one), ToolChoice::Tool(other)) if one == other => Ok(ToolChoice::Tool(one)),
         (ToolChoice::Tool(one), ToolChoice::Tool(other)) => {
             bail!("[surface] tool_choice is {other:?} here and {one:?} in another file; write it in one of them")
@@ -150,7 +165,12 @@ mod tests {
         assert_eq!(of("a.one", "a.one").unwrap(), one);
         assert_eq!(of("a.one", "none").unwrap(), ToolChoice::None);
         assert_eq!(of("none", "a.one").unwrap(), ToolChoice::None);
-        for (first, second) in [("a.one", "a.two"), ("auto", "required"), ("auto", "")] {
+        assert_eq!(of("auto", "required").unwrap(), ToolChoice::Required);
+        assert_eq!(of("required", "required").unwrap(), ToolChoice::Required);
+        assert_eq!(of("required", "a.one").unwrap(), one);
+        assert_eq!(of("a.one", "required").unwrap(), one);
+        assert_eq!(of("required", "none").unwrap(), ToolChoice::None);
+        for (first, second) in [("a.one", "a.two"), ("auto", "")] {
             of(first, second).unwrap_err();
         }
     }

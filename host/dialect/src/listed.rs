@@ -24,6 +24,8 @@ pub struct Listed<'a> {
     pub output_schema: Option<&'a Value>,
     /// `sha256:<hex>` of the component.
     pub component: &'a str,
+    /// Whether the API may hold the model to the schema.
+    pub strict_schemas: bool,
 }
 
 impl Listed<'_> {

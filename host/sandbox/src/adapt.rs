@@ -65,7 +65,7 @@ pub(super) fn component(engine: &wasmtime::Engine, module: &[u8]) -> anyhow::Res
 ///
 /// WIT that cannot be parsed, no such world, a module that is not valid, or one that is not of the world.
 pub fn component_of_library(module: &[u8], world: Option<(&[(&str, &str)], &str)>) -> anyhow::Result<Vec<u8>> {
-    let mut module = module.to_vec();
+    let mut module = with_status(module)?;
     if let Some((files, name)) = world {
         let mut resolve = Resolve::default();
         let package = push(&mut resolve, files)?;
@@ -315,6 +315,11 @@ mod tests {
         let made = component_of_library(&module, Some((&wit, "w"))).unwrap();
         Component::new(&engine(), &made).unwrap();
         assert_eq!(names(&made).1, ["a:tool/f"]);
+        assert!(!names(&made).0.contains(&EXIT_INTERFACE.to_owned()));
+        let exits =
+            text.replacen("(module", r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#, 1);
+        let made = component_of_library(&wat::parse_str(exits).unwrap(), Some((&wit, "w"))).unwrap();
+        assert!(names(&made).0.contains(&EXIT_INTERFACE.to_owned()), "{:?}", names(&made).0);
         assert!(component_of_library(&module, Some((&wit, "other"))).is_err());
         assert!(component_of_library(&module, Some((&[], "w"))).is_err());
         let broken = component_of_library(&module, Some((&[("tool.wit", "package")], "w"))).unwrap_err();

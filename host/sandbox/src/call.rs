@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Resumed, Run, SandboxDenial,
+    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Resumed, Run, SandboxDenial, canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -31,7 +31,7 @@ use super::trap::{self, Circumstances, Stop};
 use super::wasi::{Process, Setup};
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
-use outcome::{accept, guest_error, has_failed, heed_cancellation, heed_denials, size};
+use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, size};
 
 /// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
 const ENTRIES_OF_HANDLE: usize = 8;
@@ -59,7 +59,6 @@ pub(super) async fn invoke(
             }
         }
     };
-    let grace = component.imported.cancellation.then_some(sandbox.cancel_grace);
     let engine = &linked.engine;
     let mut store = match prepare(sandbox, (component, linked), permit, limits, &run) {
         Ok(store) => store,
@@ -92,8 +91,12 @@ pub(super) async fn invoke(
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
+        let grace = component
+            .imported
+            .cancellation
+            .then(|| Grace { time: sandbox.cancel_grace, expiry: store.data().expiry.clone() });
         let work = pin!(linked.world.invoke(&mut store, &request));
-        bounded((meter, work), limits.wall.saturating_sub(loading), &run.cancellation, grace).await
+        bounded((meter, work), limits.wall.saturating_sub(loading), &run.cancellation, grace.as_ref()).await
     };
     let unsettled = store.data_mut().unsettled();
     // The limits of a call that a guest makes are what its caller has left.
@@ -300,13 +303,20 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     Ok(store)
 }
 
-/// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. A guest that imports the
-/// cancellation interface gets `grace`.
+/// Time to clean up, for a guest that imports the cancellation interface.
+pub(super) struct Grace {
+    time: Duration,
+    /// What the guest hears at its own deadline. That of the call is heard by others too.
+    expiry: Cancellation,
+}
+
+/// Runs the guest `work`, whose stacks `meter` counts, until it is done, out of time, or canceled. With `grace`, it is told at
+/// either of the latter, and stopped after that time.
 pub(super) async fn bounded<T>(
     (meter, work): (Arc<Meter>, Pin<&mut impl Future<Output = wasmtime::Result<T>>>),
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<Duration>,
+    grace: Option<&Grace>,
 ) -> wasmtime::Result<T> {
     unless_stopped(pin!(charging(meter, work)), wall, cancellation, grace).await
 }
@@ -317,7 +327,7 @@ async fn unless_stopped<T>(
     work: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
     wall: Duration,
     cancellation: &Cancellation,
-    grace: Option<Duration>,
+    grace: Option<&Grace>,
 ) -> wasmtime::Result<T> {
     let deadline = Instant::now().checked_add(wall).filter(|_| guard!("deadline"));
     let canceled = async {
@@ -326,13 +336,17 @@ async fn unless_stopped<T>(
         }
         cancellation.cancelled().await;
         if let Some(grace) = grace {
-            tokio::time::sleep(grace).await;
+            tokio::time::sleep(grace.time).await;
         }
     };
     let expired = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
             None => std::future::pending().await,
+        }
+        if let Some(grace) = grace {
+            grace.expiry.cancel(AbortReason::Timeout);
+            tokio::time::sleep(grace.time).await;
         }
     };
     let stopped = async {
@@ -347,11 +361,11 @@ async fn unless_stopped<T>(
         return Err(Stop::Deadline.into());
     }
     let result = unless(stopped, work, cancellation.requested().is_none()).await;
-    // An error after a cancellation counts as canceled, because the guest was asked to stop.
-    match (result, cancellation.requested()) {
-        (Err(error), Some(reason)) if error.downcast_ref::<Stop>().is_none() => {
-            Err(error.context(Stop::Canceled(reason)))
-        }
+    // An error after the guest was asked to stop is what became of that.
+    let is_over = grace.is_some_and(|grace| grace.expiry.requested().is_some());
+    let asked = cancellation.requested().map(Stop::Canceled).or(is_over.then_some(Stop::Deadline));
+    match (result, asked) {
+        (Err(error), Some(stop)) if error.downcast_ref::<Stop>().is_none() => Err(error.context(stop)),
         (result, _) => result,
     }
 }
@@ -407,7 +421,7 @@ fn close(
     let outcome = match result {
         Ok(outcome) => {
             usage.output_bytes.used = output_bytes.unwrap_or_default();
-            accept(outcome, usage.output_bytes).map(|outcome| heed_cancellation(outcome, &run.cancellation))
+            accept(outcome, usage.output_bytes).map(|outcome| heed_stop(outcome, asked_to_stop(run, &store, allowed)))
         }
         Err(error) => needed(&error, &mut store).ok_or_else(|| verdict(&error, &store, allowed)),
     };
@@ -431,6 +445,13 @@ fn close(
     let context_modifiers = store.data_mut().modifiers.take();
     let logs = store.into_data().logs.into_content();
     Box::new(Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded })
+}
+
+/// What becomes of a call that answers after it was asked to stop.
+fn asked_to_stop(run: &Run, store: &Store<State>, allowed: &Limits) -> Option<Refusal> {
+    let is_over = store.data().expiry.requested().is_some();
+    let late = || is_over.then(|| verdict(&Stop::Deadline.into(), store, allowed));
+    run.cancellation.requested().map(canceled).or_else(late)
 }
 
 /// Returns the questions of a guest that stopped to ask them.

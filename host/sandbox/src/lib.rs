@@ -83,7 +83,7 @@ pub struct SandboxSettings {
     /// Folder in which the scratch folders of calls are created.
     pub scratch_dir: PathBuf,
     pub compiler: CompilerSettings,
-    /// Time that a canceled guest may still run if it imports the cancellation interface.
+    /// Time that a guest may still run after its cancellation or its deadline if it imports the cancellation interface.
     pub cancel_grace: Duration,
     pub network: NetworkSettings,
 }

@@ -11,8 +11,6 @@ use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, io, random, sockets};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
-use wasmtime_wasi_http::p2::bindings::http;
-use wasmtime_wasi_http::{WasiHttp, WasiHttpView};
 
 use super::bindings::tool::toolcell::tool as wit;
 use super::bindings::waiting::toolcell::tool::cancellation_signal;
@@ -99,7 +97,7 @@ const TOOL: [Interface; 11] = [
     ("toolcell:tool/tools", super::import::tools::add_to_linker),
     ("act:credentials/store", super::world::link_credentials),
     ("act:consent/consent-authority", super::world::link_consent),
-    ("wasi:http/outgoing-handler", |linker| http::outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)),
+    ("wasi:http/outgoing-handler", super::egress::link_handler),
     ("wasi:http/types", super::egress::link_types),
 ];
 

@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) file_rules: Arc<Rules>,
     pub(super) egress: Egress,
     pub(super) cancellation: Cancellation,
+    /// Asks the guest alone to stop, at its deadline.
+    pub(super) expiry: Cancellation,
     pub(super) observer: Arc<dyn Observer>,
     /// Where artifacts are written and counted; `None` outside of a call, and for a tool that imports neither them nor other
     /// tools.
@@ -102,6 +104,7 @@ impl State {
             file_rules: Arc::new(Rules::new(setup.capability, limits)),
             egress,
             cancellation,
+            expiry: Cancellation::new(),
             observer,
             artifacts: None,
             modifiers: Modifiers::outside_of_calls(),

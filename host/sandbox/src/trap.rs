@@ -84,12 +84,16 @@ pub(super) fn refusal(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refu
     if refusal.native_error_ref.is_none() {
         let native = match seen.denied {
             Some(limit) => format!("the limit of {limit}"),
-            // The error without its context, which may be a backtrace.
-            None => error.root_cause().to_string().chars().take(NATIVE_CHARS_MAX).collect(),
+            None => native(error),
         };
         refusal.native_error_ref = Some(native.into());
     }
     refusal
+}
+
+/// The engine's own words, without their context, which may be a backtrace.
+fn native(error: &wasmtime::Error) -> String {
+    error.root_cause().to_string().chars().take(NATIVE_CHARS_MAX).collect()
 }
 
 fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
@@ -245,7 +249,9 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     if has(&["failed to convert function to given type"]) {
         return invalid("contract_mismatch", format!("the component does not follow toolcell:tool@0.2.0: {text}"));
     }
-    failed("guest_invalid", "the tool broke the contract with its host".to_owned(), seen).detail(text)
+    // The engine's own words name the value.
+    let cause = native(error);
+    failed("guest_invalid", format!("the tool broke the contract with its host: {cause}"), seen).detail(text)
 }
 
 fn violation(code: &'static str, message: String) -> Refusal {

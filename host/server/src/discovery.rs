@@ -48,13 +48,14 @@ impl Session {
         let (limit, loaded) = (arguments.limit(), self.loads(context).names());
         let (host, surface) = (Arc::clone(&offering.host), self.surface_id(&offering, context));
         // The first search builds the index, which takes long enough to delay other calls of this thread.
-        let found = STORE.run(move || offering.offers.search(&query, limit, &loaded)).await;
+        let searched = Arc::clone(&offering);
+        let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
         let busy = |error: toolcell_core::pool::Unfinished| {
             let message = format!("the tools cannot be searched now: {error}; search again later");
             Refusal::new(ErrorClass::RateLimited, "too_many_searches", message)
         };
         let mut found = found.map_err(busy)??;
-        providers.tell(&mut found);
+        providers.tell(&mut found, &offering.offers);
         host.announce_discovered(&surface, &found, self.session_ref(context)).await;
         Ok(mcp::found(&found))
     }

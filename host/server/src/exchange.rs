@@ -137,7 +137,7 @@ impl<'a> Exported<'a> {
             LoadingState::Loaded => Some(false),
             LoadingState::Deferred | LoadingState::Discoverable if is_loaded => Some(false),
             LoadingState::Deferred if defers => Some(true),
-            LoadingState::Deferred | LoadingState::Discoverable | LoadingState::Unavailable => None,
+            _ => None,
         };
         let listed = self.offering.offers.offered().enumerate();
         listed.filter_map(move |(at, offer)| {
@@ -223,7 +223,9 @@ impl MessageCalls {
         let count = self.calls.len();
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
-        let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, ..BatchPolicy::default() };
+        let default = BatchPolicy::default();
+        let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
+        let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
         let calls = std::mem::take(&mut self.calls);
         let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
         let batch = std::pin::pin!(offering.host.batch(batch));

@@ -36,6 +36,7 @@ mod results;
 mod sent;
 mod session;
 mod stdio;
+mod surfaces;
 mod tasks;
 pub mod telemetry;
 mod trace;
@@ -61,7 +62,7 @@ pub use http::{Gate, HttpLimits, HttpSettings, Tokens, read_private, serve_http}
 pub use log::{Log, LogForm, LogLevel};
 pub use offer::{Offered, Offers};
 pub use offering::{ApprovalSettings, Offering};
-pub use providers::Providers;
+pub use providers::{Provider, Providers};
 pub use recorder::Recorder;
 pub use stdio::{Reader, Writer, serve_stdio, serve_streams};
 pub use tasks::CallStore;
@@ -145,7 +146,10 @@ impl Server {
     /// Replaces the offering as a whole. Running calls finish with the offering that they began with. Calls that still
     /// wait for an approval are refused, because the question was about the old offering. Returns what changed of the
     /// surface of tools, if anything did.
-    pub async fn replace(&self, offering: Offering) -> Option<String> {
+    pub async fn replace(&self, mut offering: Offering) -> Option<String> {
+        let before = self.offering();
+        let update = offering.offers.surface().update(before.offers.surface());
+        offering.surface_reason = update.unwrap_or_else(|| before.surface_reason.clone());
         let new = Arc::new(offering);
         let old = self.install(Arc::clone(&new));
         self.tell_providers(Providers::default());

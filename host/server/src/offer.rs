@@ -9,6 +9,7 @@ use toolcell_core::find::{Finder, Query};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal, ToolSearchResult};
 use toolcell_dialect::{self as dialect, Listed, mcp};
 
+use super::Provider;
 use super::loads::Loads;
 
 /// Maximum number of tool names in an `unknown_tool` error.
@@ -53,6 +54,10 @@ pub(super) struct Offer {
     pub(super) wall: Option<Duration>,
     /// The data with which another process can repeat a call of the tool.
     pub(super) origin: Option<Arc<Value>>,
+    /// The component of the tool.
+    pub(super) provider: Option<Arc<Provider>>,
+    /// Whether the API may hold the model to the schema.
+    strict_schemas: bool,
 }
 
 /// A tool to offer.
@@ -62,6 +67,8 @@ pub struct Offered {
     pub wall: Option<Duration>,
     /// The data with which another process can repeat a call of the tool, see [`toolcell::Terms`].
     pub origin: Option<Arc<Value>>,
+    /// The component of the tool, where it can change while the tool is offered.
+    pub provider: Option<Arc<Provider>>,
 }
 
 impl Offers {
@@ -80,11 +87,12 @@ impl Offers {
         let declarations: Vec<_> = chosen.iter().map(|offered| offered.tool.declaration().as_ref()).collect();
         let names = dialect::exported(&declarations, &RESERVED);
         let standings = surface.tools().map(|(_, standing)| standing);
+        let strict = surface.selection().model.strict_schemas;
         let offers: Vec<Arc<Offer>> = names
             .into_iter()
             .zip(&chosen)
             .zip(standings)
-            .map(|((name, offered), standing)| Arc::new(Offer::new(name, offered, standing)))
+            .map(|((name, offered), standing)| Arc::new(Offer::new(name, offered, standing, strict)))
             .collect();
         let by_name = offers.iter().map(|offer| (offer.name.clone(), Arc::clone(offer))).collect();
         let by_other_name = other_names(&offers);
@@ -169,8 +177,8 @@ impl Offers {
     pub(super) fn listed(&self, loads: &Loads) -> Vec<Described> {
         let is_listed = |offer: &&Arc<Offer>| match offer.standing.state {
             LoadingState::Loaded => true,
-            LoadingState::Deferred | LoadingState::Discoverable => loads.has(&offer.qualified_name),
             LoadingState::Unavailable => false,
+            _ => loads.has(&offer.qualified_name),
         };
         let listed = self.offers.iter().filter(is_listed).map(|offer| offer.described().clone());
         let own = mcp::discovery().into_iter().filter(|_| self.defers());
@@ -233,11 +241,12 @@ impl Offer {
             // A result that is kept by reference has nothing that a client could validate against a schema.
             output_schema: contract.output_schema().filter(|_| self.tool.keeping().inline),
             component: self.tool.component(),
+            strict_schemas: self.strict_schemas,
         })
     }
 
-    fn new(name: String, offered: &Offered, standing: Standing) -> Self {
-        let Offered { tool, wall, origin } = offered;
+    fn new(name: String, offered: &Offered, standing: Standing, strict_schemas: bool) -> Self {
+        let Offered { tool, wall, origin, provider } = offered;
         let profile = tool.execution_profile();
         let logs = profile.extra.get("imports").and_then(|imports| imports.as_array());
         let logs = logs
@@ -254,6 +263,8 @@ impl Offer {
             standing,
             wall: *wall,
             origin: origin.clone(),
+            provider: provider.clone(),
+            strict_schemas,
         }
     }
 }

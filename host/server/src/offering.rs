@@ -4,6 +4,7 @@ use std::time::Duration;
 use rmcp::model::Tool;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Grants, Host, Keep, Limits, Policy};
+use toolcell_core::catalog::Surface;
 use toolcell_core::record::Timestamp;
 
 use crate::telemetry::Telemetry;
@@ -22,6 +23,8 @@ pub struct Offering {
     pub keep: Keep,
     /// Where spans and metrics of calls go, if anywhere.
     pub telemetry: Option<Arc<Telemetry>>,
+    /// Why its surface differs from the one before.
+    pub(super) surface_reason: String,
     /// When it replaced the one before.
     pub(super) since: Timestamp,
     outdated: CancellationToken,
@@ -60,6 +63,7 @@ impl Offering {
             approvals,
             keep: Keep::All,
             telemetry: None,
+            surface_reason: Surface::CREATED.to_owned(),
             since: Timestamp::now(),
             outdated,
         }

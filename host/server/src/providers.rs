@@ -1,18 +1,49 @@
-use toolcell_core::record::{ToolSearchResult, UnavailableProvider};
+use std::path::PathBuf;
+
+use toolcell_core::record::{LoadingState, NextAction, ToolRef, ToolSearchResult, UnavailableProvider};
+
+use super::Offers;
+
+/// A component, where tools come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Provider {
+    /// Its name for clients, which do not learn where it lies.
+    pub name: String,
+    pub file: PathBuf,
+}
 
 /// The components whose tools the current offering lacks (AT-DEF-15).
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
-    /// The names of those that are being loaded.
-    pub pending: Vec<String>,
+    /// Those that are being loaded.
+    pub pending: Vec<Provider>,
     /// Those that could not be loaded.
     pub unavailable: Vec<UnavailableProvider>,
 }
 
 impl Providers {
-    /// Adds the providers to the result of a search.
-    pub(super) fn tell(self, found: &mut ToolSearchResult) {
-        found.pending_providers = self.pending;
+    /// Adds the providers to the result of a search through `offers`.
+    pub(super) fn tell(self, found: &mut ToolSearchResult, offers: &Offers) {
+        found.matches.iter_mut().for_each(|tool| self.mark(tool, offers));
+        found.next_action = NextAction::after(&found.matches);
+        let mut names: Vec<String> = self.pending.into_iter().map(|provider| provider.name).collect();
+        names.dedup();
+        found.pending_providers = names;
         found.unavailable_providers = self.unavailable;
+    }
+
+    /// Says of `tool`, which has its name in `offers`, that its component is being loaded anew (AT-DEF-09, AT-DEF-12).
+    pub(super) fn mark(&self, tool: &mut ToolRef, offers: &Offers) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let offer = offers.find(&tool.name).ok();
+        let Some(provider) = offer.and_then(|offer| offer.provider.as_deref()) else { return };
+        if self.pending.contains(provider) {
+            tool.pending_provider_or_server = Some(provider.name.clone());
+            if tool.loading_state == LoadingState::Deferred {
+                tool.loading_state = LoadingState::PendingProvider;
+            }
+        }
     }
 }

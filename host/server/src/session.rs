@@ -31,6 +31,7 @@ use super::offer::Offer;
 use super::payloads::ReadablePayloads;
 use super::results;
 use super::sent::Sent;
+use super::surfaces;
 use super::tasks::TASK_AFTER;
 use super::vain_cancels::VainCancels;
 use super::{Offering, Server};
@@ -484,6 +485,7 @@ impl ServerHandler for Session {
                         _ => Err(ErrorData::invalid_params(message, None)),
                     }
                 }
+                surfaces::SURFACE => self.surface(&context).await,
                 exchange::EXPORT => self.export(request, &context).await,
                 exchange::RUN => Box::pin(self.run_message(request, &context)).await,
                 "tasks/get" | "tasks/update" | "tasks/cancel" if !self.seen(&context).tasks => {

@@ -81,7 +81,8 @@ pub struct HostBuilder {
     pub compile_memory_bytes: u64,
     /// Told when a component is compiled because its code is not cached. It must not block.
     pub compile_watch: Option<CompileWatch>,
-    /// Time that a canceled tool may still run if it imports the cancellation interface. Default: 100 ms.
+    /// Time that a tool may still run after its cancellation or its deadline, if it imports the cancellation interface. Default:
+    /// 100 ms.
     pub cancel_grace: Duration,
     /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
     pub inline_bytes_max: u64,

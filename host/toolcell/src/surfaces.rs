@@ -38,16 +38,12 @@ impl Host {
     /// reason, such as `updated: policy, tools`; `None` if nothing differs.
     pub async fn announce_surface(&self, surface: &Surface, before: Option<&Surface>) -> Option<String> {
         let Some(before) = before else {
-            let reason = "created: the tools were loaded".to_owned();
+            let reason = Surface::CREATED.to_owned();
             let data = json!({ "surface_id": surface.id(), "surface_reason": reason });
             self.announce(EventType::SurfaceCreated, None, data, None).await;
             return Some(reason);
         };
-        let changes = surface.changes(before);
-        if changes.is_empty() {
-            return None;
-        }
-        let reason = format!("updated: {}", changes.join(", "));
+        let reason = surface.update(before)?;
         let ids = |surface: &Surface| -> BTreeSet<String> {
             let offered = [LoadingState::Loaded, LoadingState::Deferred, LoadingState::Discoverable];
             offered

@@ -80,6 +80,9 @@ fn says(place: &Path) {
     assert!(speak("context", &[]).stderr.contains("branch = {\"name\":\"fix\"}"));
     assert_eq!(speak("bytes", &[]).stdout, "größe €😀\n");
     assert_eq!(speak("broken", &[]).stdout, "a\u{fffd}o\n");
+    // Of the variables, what is declared and granted.
+    let variable = call(place, "variable", &json!({}), &["--allow-env=HOME", "--allow-env=PATH"]).exits(0).stdout;
+    assert_eq!(variable, format!("{} undefined\n", std::env::var("HOME").unwrap()));
     let output = speak("output", &["--json"]).json();
     assert_eq!(output["content"][0]["text"], "block");
     assert_eq!((&output["content"][1]["name"], &output["content"][1]["size_bytes"]), (&json!("a.csv"), &json!(5)));

@@ -1,11 +1,11 @@
 import {
-  ToolError, accepted, artifact, ask, checkpoint, files, log, modifyContext, output, partial, progress, remember, remembered, sleep, t, tool, toolkit,
+  ToolError, accepted, artifact, ask, checkpoint, environment, files, log, modifyContext, output, partial, progress, remember, remembered, sleep, t, tool, toolkit,
 } from '#toolcell';
 
 const speak = tool({
   name: 'speak',
   description: 'Says what a tool can say.',
-  input: { mode: t.choice(['progress', 'log', 'random', 'context', 'partial', 'output', 'bytes', 'broken']), times: t.optional(t.integer(), 3) },
+  input: { mode: t.choice(['progress', 'log', 'random', 'context', 'partial', 'output', 'bytes', 'broken']), times: t.optional(t.integer(), 3), link: t.optional(t.url()) },
   run({ mode, times }, { attempt }) {
     switch (mode) {
       case 'progress':
@@ -33,6 +33,14 @@ const speak = tool({
         return new TextDecoder().decode(new TextEncoder().encode('größe €😀'));
     }
   },
+});
+
+const variable = tool({
+  name: 'variable',
+  description: 'Reads an environment variable.',
+  input: {},
+  environment: ['HOME'],
+  run: () => `${environment('HOME')} ${environment('PATH')}`,
 });
 
 const fail = tool({
@@ -136,4 +144,4 @@ const texts = tool({
   },
 });
 
-export default toolkit('many', [speak, fail, square, greet, copy, wait, often, texts]);
+export default toolkit('many', [speak, variable, fail, square, greet, copy, wait, often, texts]);

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"example.com/lib"
 	"toolcell"
 )
 
@@ -63,8 +64,19 @@ func numbers(_ *toolcell.Call, input Numbers) (any, error) {
 	return map[string]any{"n": input.N, "small": input.Small, "text": input.Text, "list": []string(nil)}, none
 }
 
+func words(*toolcell.Call, struct{}) ([]string, error) { return nil, nil }
+func table(*toolcell.Call, struct{}) (map[string]uint8, error) { return map[string]uint8{"a": lib.One}, nil }
+func maybe(*toolcell.Call, struct{}) (*common, error) { return nil, nil }
+func raw(*toolcell.Call, struct{}) (json.RawMessage, error) { return json.RawMessage("[1]"), nil }
+
 func init() {
-	toolcell.Toolkit("shapes", toolcell.Tool("shapes", "Answers in many types.", shapes), toolcell.Tool("numbers", "Takes integers.", numbers))
+	toolcell.Toolkit("shapes",
+		toolcell.Tool("shapes", "Answers in many types.", shapes),
+		toolcell.Tool("numbers", "Takes integers.", numbers),
+		toolcell.Tool("words", "Answers with a list.", words),
+		toolcell.Tool("table", "Answers with a map.", table),
+		toolcell.Tool("maybe", "Answers with nothing.", maybe),
+		toolcell.Tool("raw", "Answers with any JSON.", raw))
 }
 
 func main() {}

@@ -39,7 +39,8 @@ fn parts() -> &'static Parts {
 }
 
 fn server(parts: &Parts) -> Arc<Server> {
-    let offered = |tool| Offered { tool: Arc::clone(tool), wall: Some(Duration::from_secs(1)), origin: None };
+    let offered =
+        |tool| Offered { tool: Arc::clone(tool), wall: Some(Duration::from_secs(1)), origin: None, provider: None };
     let approvals =
         ApprovalSettings { expire: Duration::from_secs(1), session: None, elicitation: true, away: Away::Wait };
     let offering = Offering::new(

@@ -118,7 +118,7 @@ impl Exported {
         match state {
             LoadingState::Loaded => true,
             LoadingState::Deferred => self.dialect.defers(),
-            LoadingState::Discoverable | LoadingState::Unavailable => false,
+            _ => false,
         }
     }
 }

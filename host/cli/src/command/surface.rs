@@ -10,7 +10,7 @@ use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config as config;
 use toolcell_core::approval::{Whitespace, visible};
-use toolcell_core::record::{SurfaceScope, ToolSurface, WithheldTool};
+use toolcell_core::record::{Lifecycle, SurfaceScope, ToolSurface, WithheldTool};
 
 use super::exit::{self, Exit, Stop};
 use super::options::{self, GrantOptions, LimitOptions, PolicyOptions, Settings};
@@ -75,8 +75,12 @@ impl ShowSurface {
         let tools: Vec<_> = tools.filter(|tool| known.insert(tool.declaration().qualified_name())).collect();
         let names: Vec<String> = tools.iter().map(|tool| tool.declaration().qualified_name()).collect();
         let surface = runtime.block_on(surface::of(&host, tools, selection, (&policy, &grants)));
-        let reason = "created: toolcell surface shows it";
-        Ok(surface.record(&names, SurfaceScope::Task, host.producer(), reason))
+        let scope = match surface.selection().role {
+            Some(_) => SurfaceScope::Role,
+            None if self.tools.is_empty() => SurfaceScope::Workspace,
+            None => SurfaceScope::Task,
+        };
+        Ok(surface.record(&names, scope, host.producer(), "created: toolcell surface shows it"))
     }
 }
 
@@ -99,12 +103,10 @@ fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
 }
 
 fn why(tool: &WithheldTool) -> String {
-    let reason = match tool.reason {
-        Some(reason) => reason.as_str().to_owned(),
-        None => format!("its lifecycle is {:?}", tool.lifecycle).to_lowercase(),
-    };
+    let (id, reason) = (&tool.tool_id, tool.reason.as_str());
     match tool.policy_refs.as_slice() {
-        [] => format!("{}: {reason}", tool.tool_id),
-        refs => format!("{}: {reason} ({})", tool.tool_id, refs.join("; ")),
+        [] if tool.lifecycle == Lifecycle::Available => format!("{id}: {reason}"),
+        [] => format!("{id}: {reason} (its lifecycle is {})", format!("{:?}", tool.lifecycle).to_lowercase()),
+        refs => format!("{id}: {reason} ({})", refs.join("; ")),
     }
 }

@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
 use crate::policy::{Policy, ToolPatterns};
-use crate::record::{ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, Refusal, SurfaceReason, TEXT, ToolChoice};
+use crate::record::{
+    ARTIFACT, Content, ErrorClass, GUEST_BLOCKS, ModelCapabilities, Refusal, SurfaceReason, TEXT, ToolChoice,
+};
 
 use super::Tool;
 use super::surface::{Standing, TOOL_BUDGET};
@@ -13,8 +15,10 @@ const ALWAYS_TAKEN: [&str; 2] = ["structured_content", ARTIFACT];
 ///
 /// ```
 /// use toolcell_core::catalog::Selection;
+/// use toolcell_core::record::ModelCapabilities;
 ///
-/// let text_only = Selection { media: Some(["text".to_owned()].into()), ..Selection::default() };
+/// let model = ModelCapabilities { media: Some(["text".to_owned()].into()), ..ModelCapabilities::default() };
+/// let text_only = Selection { model, ..Selection::default() };
 /// assert!(text_only.takes("text") && !text_only.takes("image"));
 /// ```
 #[derive(Clone, Debug)]
@@ -27,8 +31,8 @@ pub struct Selection {
     pub capabilities: BTreeSet<String>,
     /// Feature gates that are open (AT-IF-04).
     pub features: BTreeSet<String>,
-    /// Types of content that the model takes; `None` if it takes all (AT-SURF-13).
-    pub media: Option<BTreeSet<String>>,
+    /// What the model takes (AT-SURF-13).
+    pub model: ModelCapabilities,
     /// The role of the caller (AT-SURF-14).
     pub role: Option<String>,
     /// The tools of that role: one of each of these has to match.
@@ -42,7 +46,7 @@ impl Default for Selection {
             choice: ToolChoice::default(),
             capabilities: BTreeSet::new(),
             features: BTreeSet::new(),
-            media: None,
+            model: ModelCapabilities::default(),
             role: None,
             role_tools: Vec::new(),
         }
@@ -72,12 +76,12 @@ pub(super) type Withheld = (SurfaceReason, Vec<String>);
 impl Selection {
     /// Whether the model takes content of this type.
     pub fn takes(&self, kind: &str) -> bool {
-        ALWAYS_TAKEN.contains(&kind) || self.media.as_ref().is_none_or(|media| media.contains(kind))
+        ALWAYS_TAKEN.contains(&kind) || self.model.media.as_ref().is_none_or(|media| media.contains(kind))
     }
 
     /// Replaces the blocks of `content` that the model does not take with a text that says so (AT-SURF-13).
     pub fn fit(&self, content: &mut [Content]) {
-        if self.media.is_none() {
+        if self.model.media.is_none() {
             return;
         }
         for block in content {
@@ -86,6 +90,11 @@ impl Selection {
                 *block = Content::text(format!("[{kind} left out: the model does not take it]"));
             }
         }
+    }
+
+    /// How many of the calls of one message or batch run at once, of at most `most` (AT-SURF-13).
+    pub fn at_once(&self, most: usize) -> usize {
+        if self.model.parallel_calls { most } else { 1 }
     }
 
     /// Why `tool` is not for this surface; `None` if it is.
@@ -133,7 +142,7 @@ impl Selection {
         let id = &tool.declaration().tool_id;
         let refuse = |class, code, message: String| Some(Refusal::new(class, code, message));
         match &self.choice {
-            ToolChoice::Auto => {}
+            ToolChoice::Auto | ToolChoice::Required => {}
             ToolChoice::None => {
                 let message = format!("{id} cannot be called: tool_choice of this surface is none");
                 return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message);
@@ -179,7 +188,7 @@ impl Selection {
             ("tool choice", format!("{:?}", self.choice)),
             ("capability requirements", format!("{:?}", self.capabilities)),
             ("feature gates", format!("{:?}", self.features)),
-            ("model capabilities", format!("{:?}", self.media)),
+            ("model capabilities", format!("{:?}", self.model)),
             ("role", format!("{:?} {roles:?}", self.role)),
         ]
     }

@@ -29,7 +29,8 @@ pub const TOOL_BUDGET: usize = 125;
 pub struct Standing {
     /// What the caller can do.
     pub state: LoadingState,
-    /// Why the tool is not listed. `None` for a tool that is listed, deprecated, a draft, or retired.
+    /// Why the tool is not listed. `None` for a tool that is listed, or that its lifecycle alone keeps from it: one that is
+    /// deprecated, a draft, or retired.
     pub reason: Option<SurfaceReason>,
 }
 
@@ -42,6 +43,18 @@ impl Standing {
     #[must_use]
     pub fn after_loading(self) -> Self {
         if self.state == LoadingState::Unavailable { self } else { Self::LOADED }
+    }
+
+    /// The standing of a tool that a model without deferred tools cannot reach (AT-SURF-13).
+    const UNREACHABLE: Self = Self { state: LoadingState::Unavailable, reason: Some(SurfaceReason::ModelUnsupported) };
+
+    /// The reason as records have it, which is a word also where the lifecycle decides (AT-N-08).
+    pub(crate) fn told(self) -> Option<SurfaceReason> {
+        self.reason.or(match self.state {
+            LoadingState::Loaded => None,
+            LoadingState::Discoverable => Some(SurfaceReason::DeferredUntilDiscovered),
+            _ => Some(SurfaceReason::FeatureDisabled),
+        })
     }
 
     /// The standing of `tool` by its own records (AT-LIFE-01..07, AT-IF-02); `None` if the budget decides.
@@ -92,6 +105,9 @@ struct Placed {
 }
 
 impl Surface {
+    /// Why the first surface of a server was built.
+    pub const CREATED: &str = "created: the tools were loaded";
+
     /// A surface of `tools` without rules, of which at most `budget` are loaded.
     pub fn new(tools: Vec<Arc<Tool>>, budget: usize) -> Self {
         let conditions = Conditions { policy: &Policy::default(), missing_secrets: &BTreeSet::new() };
@@ -121,6 +137,16 @@ impl Surface {
         let impostors = tools.iter().filter(|tool| selection.mistakes(tool, policy)).cloned().collect();
         let tools = placed(tools, &selection, conditions);
         Self { tools, impostors, selection, id: format!("surface:{hex}").into(), knobs }
+    }
+
+    /// The same surface for a caller that has loaded some of its tools, and knows it by the id `id` (AT-SCOPE-03).
+    #[must_use]
+    pub fn after_loading(&self, id: Arc<str>, has_loaded: impl Fn(&Tool) -> bool) -> Self {
+        let mut own = Self { id, ..self.clone() };
+        for placed in own.tools.iter_mut().filter(|placed| has_loaded(&placed.tool)) {
+            placed.standing = placed.standing.after_loading();
+        }
+        own
     }
 
     /// The tools and their standings.
@@ -178,10 +204,11 @@ impl Surface {
         standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
     }
 
-    /// What differs from `before`, in words: `policy`, `tools`, `feature gates`, ..; nothing if both have the same id.
-    pub fn changes(&self, before: &Self) -> Vec<&'static str> {
+    /// What differs from `before`, such as `updated: policy, tools`; `None` if both have the same id.
+    pub fn update(&self, before: &Self) -> Option<String> {
         let changed = self.knobs.iter().zip(&before.knobs).filter(|(now, then)| now.1 != then.1);
-        changed.map(|(now, _)| now.0).collect()
+        let changes: Vec<&str> = changed.map(|(now, _)| now.0).collect();
+        (!changes.is_empty()).then(|| format!("updated: {}", changes.join(", ")))
     }
 
     /// The ids of the tools with a state, in their order.
@@ -196,17 +223,17 @@ impl Surface {
         let all = || self.tools.iter().zip(names);
         let withheld = |blocked: bool| -> Vec<WithheldTool> {
             let is_meant = |placed: &Placed| {
-                let blocks = placed.standing.reason.is_some_and(SurfaceReason::blocks);
+                let blocks = placed.standing.told().is_some_and(SurfaceReason::blocks);
                 let offered = [LoadingState::Loaded, LoadingState::Deferred].contains(&placed.standing.state);
                 !offered && blocks == blocked
             };
-            all().filter(|(placed, _)| is_meant(placed)).map(|(placed, name)| placed.withheld(name)).collect()
+            all().filter(|(placed, _)| is_meant(placed)).filter_map(|(placed, name)| placed.withheld(name)).collect()
         };
         let deferred = all().filter(|(placed, _)| placed.standing.state == LoadingState::Deferred);
         let deferred_tools: Vec<ToolRef> =
             deferred.map(|(placed, name)| placed.tool.reference(name, placed.standing, None)).collect();
         let blocked_tools = withheld(true);
-        let rules = blocked_tools.iter().filter(|tool| tool.reason == Some(SurfaceReason::PolicyBlocked));
+        let rules = blocked_tools.iter().filter(|tool| tool.reason == SurfaceReason::PolicyBlocked);
         let policy_refs: BTreeSet<String> = rules.flat_map(|tool| tool.policy_refs.iter().cloned()).collect();
         let components: BTreeSet<String> = self.tools().flat_map(|(tool, _)| tool.runtime_refs().to_vec()).collect();
         let selection = &self.selection;
@@ -226,15 +253,11 @@ impl Surface {
                 mode: "budget".to_owned(),
                 max_loaded: selection.budget,
                 allow_aliases: true,
-                allow_parallel: true,
+                allow_parallel: selection.model.parallel_calls,
             },
             default_tool_choice: selection.choice.clone(),
             capability_requirements: selection.capabilities.iter().cloned().collect(),
-            model_capabilities: selection
-                .media
-                .iter()
-                .map(|media| ("media", media.iter().cloned().collect()))
-                .collect(),
+            model_capabilities: selection.model.clone(),
             role_constraints: selection.role.clone().map(|role| RoleConstraints { role, tools: roles() }),
             policy_refs: policy_refs.into_iter().collect(),
             runtime_refs: components.into_iter().collect(),
@@ -244,14 +267,16 @@ impl Surface {
 }
 
 impl Placed {
-    fn withheld(&self, name: &str) -> WithheldTool {
-        WithheldTool {
-            tool_id: self.tool.declaration().tool_id.clone(),
+    /// `None` for a tool that is listed.
+    fn withheld(&self, name: &str) -> Option<WithheldTool> {
+        let declaration = self.tool.declaration();
+        Some(WithheldTool {
+            tool_id: declaration.tool_id.clone(),
             name: name.to_owned(),
-            reason: self.standing.reason,
-            lifecycle: self.tool.declaration().lifecycle,
+            reason: self.standing.told()?,
+            lifecycle: declaration.lifecycle,
             policy_refs: self.refs.clone(),
-        }
+        })
     }
 }
 
@@ -284,10 +309,11 @@ fn placed(tools: Vec<Arc<Tool>>, selection: &Selection, conditions: &Conditions<
         }
         None => Standing::DEFERRED,
     };
-    let placed = declared.into_iter().map(|(tool, standing, refs)| Placed {
-        standing: standing.unwrap_or_else(&mut place),
-        tool,
-        refs,
+    let placed = declared.into_iter().map(|(tool, standing, refs)| match standing.unwrap_or_else(&mut place) {
+        Standing::DEFERRED if !selection.model.deferred_refs => {
+            Placed { tool, standing: Standing::UNREACHABLE, refs: vec!["deferred_refs".to_owned()] }
+        }
+        standing => Placed { tool, standing, refs },
     });
     placed.collect()
 }
@@ -359,6 +385,8 @@ mod tests {
         let (disabled, setup) = (Some(SurfaceReason::FeatureDisabled), Some(SurfaceReason::SetupRequired));
         let deferred = Some(SurfaceReason::DeferredUntilDiscovered);
         assert_eq!(reasons, [None, disabled, setup, deferred, None, None, None]);
+        let told: Vec<_> = surface.tools().map(|(_, standing)| standing.told()).collect();
+        assert_eq!(told, [disabled, disabled, setup, deferred, deferred, disabled, None]);
         let switched_off = tools(&[("available", json!({ "is_enabled": false, "always_load": true }))]);
         let standing = Surface::new(switched_off, 9).tools().next().unwrap().1;
         assert_eq!(standing, Standing { state: Unavailable, reason: disabled });

@@ -1,4 +1,6 @@
-use crate::record::{LoadingState, SchemaVersion, SchemaVisibility, ToolRef};
+use serde_json::Value;
+
+use crate::record::{Extra, LoadingState, SchemaVersion, SchemaVisibility, ToolRef, native_ref};
 
 use super::{Standing, Tool};
 
@@ -13,7 +15,14 @@ impl Tool {
     pub(crate) fn reference(&self, name: &str, standing: Standing, score: Option<f64>) -> ToolRef {
         let declaration = self.declaration();
         let shown = |text: &str| cut(&self.contract().shown(text), SHOWN_CHARS_MAX);
-        let is_listed = standing.state == LoadingState::Loaded;
+        let schema_visibility = match standing.state {
+            _ if self.is_internal() => SchemaVisibility::Internal,
+            LoadingState::Loaded => SchemaVisibility::Loaded,
+            _ => SchemaVisibility::Deferred,
+        };
+        let mappings = declaration.external_mappings.iter();
+        let mut native_ref = native_ref(mappings.chain(self.interface().iter().flat_map(|own| &own.external_mappings)));
+        each_text(&mut native_ref, &|text| *text = shown(text));
         ToolRef {
             schema_version: SchemaVersion::default(),
             tool_id: declaration.tool_id.clone(),
@@ -23,12 +32,25 @@ impl Tool {
             description: shown(&declaration.description),
             search_hint: declaration.search_hint.as_deref().map(shown),
             source: self.component().to_string(),
-            schema_visibility: if is_listed { SchemaVisibility::Loaded } else { SchemaVisibility::Deferred },
+            schema_visibility,
             loading_state: standing.state,
-            reason: standing.reason,
+            reason: standing.told(),
+            pending_provider_or_server: None,
             selection_ref: format!("{SELECT}{name}"),
+            native_ref,
             // More digits would only differ between builds of SQLite.
             score: score.map(|score| (score * 1_000.0).round() / 1_000.0),
+        }
+    }
+}
+
+/// Changes each text below `fields`.
+fn each_text(fields: &mut Extra, change: &dyn Fn(&mut String)) {
+    for value in fields.values_mut() {
+        match value {
+            Value::String(text) => change(text),
+            Value::Object(fields) => each_text(fields, change),
+            _ => {}
         }
     }
 }

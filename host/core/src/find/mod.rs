@@ -211,7 +211,7 @@ impl Finder {
             schema_version: SchemaVersion::default(),
             query: query.text.clone(),
             query_type: query.query_type(),
-            next_action: next_action(&matches),
+            next_action: NextAction::after(&matches),
             matches,
             total_deferred_tools: deferred.count(),
             pending_providers: Vec::new(),
@@ -343,16 +343,6 @@ fn insert(into: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
         ])?;
     }
     Ok(())
-}
-
-fn next_action(matches: &[ToolRef]) -> NextAction {
-    let any = |state| matches.iter().any(|found: &ToolRef| found.loading_state == state);
-    match matches {
-        [] => NextAction::SearchAgain,
-        _ if any(LoadingState::Deferred) => NextAction::Load,
-        _ if any(LoadingState::Loaded) || any(LoadingState::Discoverable) => NextAction::Call,
-        _ => NextAction::None,
-    }
 }
 
 fn broken(error: &rusqlite::Error) -> Refusal {

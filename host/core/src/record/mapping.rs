@@ -26,6 +26,9 @@ pub struct ExternalMapping {
 const NATIVE_IDS: [&str; 6] =
     ["operation_id", "tool_name", "function_name", "agent_skill_id", "command_id", "action_id"];
 
+/// Maximum number of protocols in a reference to a tool.
+const NATIVE_REFS_MAX: usize = 8;
+
 /// The ids that a tool has in other protocols, from the mappings of its records (AT-IF-01), each once.
 ///
 /// ```
@@ -46,6 +49,28 @@ pub fn native_ids<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -
         }
     }
     ids
+}
+
+/// The same ids by the protocol and the field, as a `native_ref` has them (AT-DEF-11): of at most eight protocols.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_core::record::{ExternalMapping, native_ref};
+///
+/// let mcp: ExternalMapping = serde_json::from_value(json!({ "source": "mcp", "tool_name": "read", "x": 1 }))?;
+/// assert_eq!(serde_json::Value::Object(native_ref([&mcp])), json!({ "mcp": { "tool_name": "read" } }));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn native_ref<'a>(mappings: impl IntoIterator<Item = &'a ExternalMapping>) -> Extra {
+    let mut refs = Extra::new();
+    for mapping in mappings {
+        let id = |field: &&str| Some(((*field).to_owned(), mapping.fields.get(*field)?.as_str()?.into()));
+        let ids: Extra = NATIVE_IDS.iter().filter_map(id).collect();
+        if !ids.is_empty() && refs.len() < NATIVE_REFS_MAX {
+            refs.entry(mapping.source.clone()).or_insert_with(|| ids.into());
+        }
+    }
+    refs
 }
 
 /// How often an output was mapped into a result: once for the tool's output, and once more for each hook that owns an

@@ -76,7 +76,7 @@ pub(crate) use invocation::EVIDENCE;
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
 pub(crate) use json::{decoded, plain_name};
-pub use mapping::{ExternalMapping, ResultMappings, native_ids};
+pub use mapping::{ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{
     AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,
@@ -90,7 +90,8 @@ pub use result::{ResultStatus, ToolResult};
 pub use search::{LoadingState, NextAction, QueryType, ToolRef, ToolSearchResult, UnavailableProvider};
 pub use status::Status;
 pub use surface::{
-    RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface, WithheldTool,
+    ModelCapabilities, RoleConstraints, SelectionPolicy, SurfaceReason, SurfaceScope, ToolChoice, ToolSurface,
+    WithheldTool,
 };
 pub use suspension::{OpenQuestion, Suspension, SuspensionState};
 pub use time::Timestamp;

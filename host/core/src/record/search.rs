@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorClass, Refusal, SchemaVersion, SchemaVisibility, SurfaceReason};
+use super::{ErrorClass, Extra, Refusal, SchemaVersion, SchemaVisibility, SurfaceReason};
 
-/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. `pending_provider` does not occur, because the
-/// tools of a component are known once it was loaded; [`ToolSearchResult::pending_providers`] names the component.
+/// `loading_state` (AT-DEF-07, AT-DEF-12): what a caller can do with a tool. The tools of a component are known once it was
+/// loaded: of a new one, only [`ToolSearchResult::pending_providers`] says that they are to come.
 ///
 /// ```
 /// use toolcell_core::record::LoadingState;
@@ -20,6 +20,8 @@ pub enum LoadingState {
     Deferred,
     /// Not listed, but can be called by its name: a deprecated tool (AT-LIFE-06).
     Discoverable,
+    /// Deferred, and its component is being loaded anew: a schema that is loaded now is about to be replaced.
+    PendingProvider,
     /// Cannot be called, see [`SurfaceReason`].
     Unavailable,
 }
@@ -56,10 +58,24 @@ pub enum NextAction {
     Call,
     /// Load a match that is deferred, then call it.
     Load,
-    /// Nothing was found: search with other words.
+    /// Nothing was found: search with other words. Or what was found is being loaded: search later.
     SearchAgain,
     /// No match can be called.
     None,
+}
+
+impl NextAction {
+    /// What a caller does with these `matches`.
+    pub fn after(matches: &[ToolRef]) -> Self {
+        let any = |state| matches.iter().any(|found: &ToolRef| found.loading_state == state);
+        match matches {
+            [] => Self::SearchAgain,
+            _ if any(LoadingState::Deferred) => Self::Load,
+            _ if any(LoadingState::Loaded) || any(LoadingState::Discoverable) => Self::Call,
+            _ if any(LoadingState::PendingProvider) => Self::SearchAgain,
+            _ => Self::None,
+        }
+    }
 }
 
 /// `deferred_tool_ref` (AT-DEF-01..10): a tool without its schemas, as a search finds it.
@@ -92,8 +108,14 @@ pub struct ToolRef {
     pub loading_state: LoadingState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<SurfaceReason>,
+    /// The component of the tool, while a server loads it anew. What it had before can still be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_provider_or_server: Option<String>,
     /// The query that finds exactly this tool.
     pub selection_ref: String,
+    /// What the tool is in other protocols, by the name of each.
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    pub native_ref: Extra,
     /// Relevance of a match of words, by BM25; higher is better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,

@@ -1,12 +1,13 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 
-/// `scope` of a surface (AT-SCOPE-01..09): how long it lasts, and for whom. `peer-agent` and `model-request`, which the
-/// specification writes too, are read, and not written.
+/// `scope` of a surface (AT-SCOPE-01..09): how long it lasts, and for whom. toolcell builds surfaces of a command, of a
+/// session, of a workspace and of a role. The other words are read. `peer-agent` and `model-request`, which the
+/// specification writes too, are read as well.
 ///
 /// ```
 /// use toolcell_core::record::SurfaceScope;
@@ -19,17 +20,17 @@ use super::{Lifecycle, SchemaVersion, Timestamp, ToolRef};
 #[serde(rename_all = "snake_case")]
 pub enum SurfaceScope {
     Turn,
-    /// One command.
+    /// One command, which names its tools.
     Task,
-    /// One session of a client.
+    /// One client of a server: a session of MCP, or, where the protocol has none, what one principal sends.
     Session,
-    /// One principal of a server.
     Tenant,
     Skill,
     #[serde(alias = "peer-agent")]
     PeerAgent,
-    /// The tools that a project's file lists.
+    /// The tools that the settings files list.
     Workspace,
+    /// The callers with one role.
     Role,
     #[serde(alias = "model-request")]
     ModelRequest,
@@ -57,9 +58,9 @@ pub enum SurfaceReason {
     RecursiveToolForbidden,
     /// The role of the caller does not have the tool.
     RoleNotAllowed,
-    /// The tool is disabled, by its lifecycle, by its interface, or by a feature gate.
+    /// The tool is disabled, by its lifecycle, by its interface, or by a feature gate. A draft and a retired tool are.
     FeatureDisabled,
-    /// The tool is deferred, and the caller has not loaded it.
+    /// The tool is not listed, and the caller has not loaded it: a deferred or a deprecated one.
     DeferredUntilDiscovered,
 }
 
@@ -92,8 +93,7 @@ impl SurfaceReason {
     }
 }
 
-/// `default_tool_choice` (AT-SURF-11): what a caller may call. `required` is not supported, because a host cannot make a
-/// model call a tool.
+/// `default_tool_choice` (AT-SURF-11): what a caller may call.
 ///
 /// ```
 /// use toolcell_core::record::ToolChoice;
@@ -110,6 +110,9 @@ pub enum ToolChoice {
     Auto,
     /// No tool: every call is refused.
     None,
+    /// Any tool of the surface, and the model has to call one. That is the word of the operator to the client, which asks
+    /// the model: a host only answers calls.
+    Required,
     /// The tool with this name: every other call is refused.
     Tool(String),
 }
@@ -120,7 +123,7 @@ pub enum ToolChoice {
 /// use toolcell_core::record::{SurfaceReason, ToolSurface};
 ///
 /// fn denied(surface: &ToolSurface) -> Vec<&str> {
-///     let of_rules = surface.blocked_tools.iter().filter(|tool| tool.reason == Some(SurfaceReason::PolicyBlocked));
+///     let of_rules = surface.blocked_tools.iter().filter(|tool| tool.reason == SurfaceReason::PolicyBlocked);
 ///     of_rules.map(|tool| tool.name.as_str()).collect()
 /// }
 /// ```
@@ -129,9 +132,7 @@ pub struct WithheldTool {
     pub tool_id: String,
     /// The name by which the caller would call it.
     pub name: String,
-    /// `None` for a tool that its lifecycle withholds: a draft, a retired or a deprecated one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<SurfaceReason>,
+    pub reason: SurfaceReason,
     pub lifecycle: Lifecycle,
     /// The rules, secrets or settings behind it.
     pub policy_refs: Vec<String>,
@@ -153,8 +154,34 @@ pub struct SelectionPolicy {
     pub max_loaded: usize,
     /// Always `true`: an alias calls its tool.
     pub allow_aliases: bool,
-    /// Always `true`: several calls may be in progress.
+    /// Whether several calls of one message or batch may be in progress.
     pub allow_parallel: bool,
+}
+
+/// `model_capabilities` (AT-SURF-13): what the model can take.
+///
+/// ```
+/// use toolcell_core::record::ModelCapabilities;
+///
+/// assert!(ModelCapabilities::default().parallel_calls, "whatever is not restricted");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelCapabilities {
+    /// The types of content; `None` if it takes all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media: Option<BTreeSet<String>>,
+    /// Schemas that its API holds it to.
+    pub strict_schemas: bool,
+    /// Several calls in one message.
+    pub parallel_calls: bool,
+    /// Tools that it has to find and load first.
+    pub deferred_refs: bool,
+}
+
+impl Default for ModelCapabilities {
+    fn default() -> Self {
+        Self { media: None, strict_schemas: true, parallel_calls: true, deferred_refs: true }
+    }
 }
 
 /// `tool_surface` (AT-SURF-00..17): the tools that a caller can select, and why it cannot select others.
@@ -186,8 +213,7 @@ pub struct ToolSurface {
     pub default_tool_choice: ToolChoice,
     /// Capabilities that every tool has to declare.
     pub capability_requirements: Vec<String>,
-    /// `media`: the types of content that the model takes; empty if it takes all.
-    pub model_capabilities: BTreeMap<&'static str, Vec<String>>,
+    pub model_capabilities: ModelCapabilities,
     #[serde(serialize_with = "role")]
     pub role_constraints: Option<RoleConstraints>,
     /// The rules that block tools.

@@ -216,6 +216,7 @@ fn with_listed<T>(declaration: &ToolDeclaration, access: Value, with: impl FnOnc
         input_schema: &json!({ "properties": { "query": { "type": "string" } } }),
         output_schema: Some(&json!({ "type": "array" })),
         component: "sha256:00",
+        strict_schemas: true,
     })
 }
 

@@ -44,6 +44,7 @@ mod tests {
             input_schema: schema,
             output_schema: None,
             component: "sha256:00",
+            strict_schemas: true,
         })
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcell_core::find::{QUERY_CHARS_MAX, RESULTS, RESULTS_MAX, SELECT};
 use toolcell_core::record::{ErrorClass, Input, Refusal, ToolSearchResult};
@@ -120,9 +120,14 @@ pub(super) fn own(name: &'static str, description: &str, properties: Value, requ
 
 /// Converts the result of a search.
 pub fn found(result: &ToolSearchResult) -> CallToolResult {
-    let mut value = json!(result);
+    structured(cleaned(result))
+}
+
+/// A record without what people do not see in its texts, which tools wrote.
+pub fn cleaned(record: &impl Serialize) -> Value {
+    let mut value = json!(record);
     clean(&mut value);
-    structured(value)
+    value
 }
 
 /// Answers that `tool` is loaded, with its schemas, because not every client reads the list of tools again (AT-DEF-19).
@@ -136,7 +141,7 @@ fn structured(value: Value) -> CallToolResult {
     answer
 }
 
-/// Removes what people do not see from all texts of `value`, which tools wrote.
+/// Removes what people do not see from all texts of `value`.
 fn clean(value: &mut Value) {
     match value {
         Value::String(text) => *text = visible(text),

@@ -13,7 +13,7 @@ mod result;
 mod task;
 mod tool;
 
-pub use discovery::{LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, discovery, found, loaded};
+pub use discovery::{LOAD_TOOL, LoadArguments, SEARCH_TOOLS, SearchArguments, cleaned, discovery, found, loaded};
 pub use notice::{Level, Steps, log, log_level};
 pub use plain::PLAIN;
 pub use question::{

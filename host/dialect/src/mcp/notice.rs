@@ -76,8 +76,9 @@ impl Steps {
             true => percent.unwrap_or_default(),
             false => self.last.map_or(1.0, |last| last + 1.0),
         };
-        // Progress must grow: the smallest step, if the tool stood still or went back.
-        let progress = self.last.map_or(now, |last| if now > last { now } else { last.next_up() });
+        // Progress must grow: a small step, if the tool stood still or went back.
+        let step = |last: f64| (last + 0.001).max(last.next_up());
+        let progress = self.last.map_or(now, |last| if now > last { now } else { step(last) });
         self.last = Some(progress);
         let mut param = ProgressNotificationParam::new(self.token.clone(), progress);
         param.total = self.in_percent.then_some(100.0);
@@ -107,6 +108,10 @@ mod tests {
             .collect();
         assert!(said.windows(2).all(|pair| pair[1] > pair[0]), "{said:?}");
         assert_eq!((said[0], said[1], said[5]), (0.0, 50.0, 100.0));
+        // As a person reads it, not by the smallest number that is larger.
+        let mut still = steps();
+        let [zero, more] = [(), ()].map(|()| still.next(&json!({ "progress": { "percent": 0.0 } })).progress);
+        assert_eq!((zero, more), (0.0, 0.001));
         let mut counted = steps();
         let first = counted.next(&json!({ "progress": { "message": "m" } }));
         assert_eq!((first.progress, first.total, first.message.as_deref()), (1.0, None, Some("m")));

@@ -85,6 +85,7 @@ mod tests {
             input_schema: &json!({ "properties": { "x": {} } }),
             output_schema: output.as_ref(),
             component: "sha256:00",
+            strict_schemas: true,
         });
         serde_json::to_value(described).unwrap()
     }

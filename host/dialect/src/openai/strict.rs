@@ -24,13 +24,13 @@ const PLAIN: [&str; 13] = [
     "maxItems",
 ];
 
-/// Whether the tool's contract is strict, and its schema is in the subset: every property of every object is required, and
+/// Whether the model takes strict schemas, the tool's contract is strict, and its schema is in the subset: every property of every object is required, and
 /// no other one is allowed.
 pub(super) fn is_strict(listed: &Listed<'_>) -> bool {
     let contract = listed.declaration.input_contract.as_ref().is_some_and(|contract| contract.strict);
     let interface = listed.interface.is_some_and(|interface| interface.strict == Some(true));
     let is_object = listed.input_schema.get("type").is_some_and(|kind| kind == "object");
-    (contract || interface) && is_object && fits(listed.input_schema, DEPTH_MAX)
+    listed.strict_schemas && (contract || interface) && is_object && fits(listed.input_schema, DEPTH_MAX)
 }
 
 fn fits(schema: &Value, depth: usize) -> bool {

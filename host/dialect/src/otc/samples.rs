@@ -66,6 +66,7 @@ impl Sample {
             input_schema: &self.input,
             output_schema: self.output.as_ref(),
             component: COMPONENT,
+            strict_schemas: true,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The outcome of a call: what a guest answered, held against the output limit, a cancellation, and what the sandbox denied.
 
-use toolcell_core::executor::{Cancellation, GuestOutcome, GuestOutput, canceled};
+use toolcell_core::executor::{GuestOutcome, GuestOutput};
 use toolcell_core::record::{ErrorClass, Metered, Refusal};
 
 use crate::bindings::tool::exports::toolcell::tool::guest::{Outcome, Output, PartialOutput};
@@ -85,10 +85,9 @@ pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, R
     })
 }
 
-/// Turns what a guest answers after a cancellation into a canceled outcome that keeps the output.
-pub(super) fn heed_cancellation(outcome: GuestOutcome, cancellation: &Cancellation) -> GuestOutcome {
-    let Some(reason) = cancellation.requested() else { return outcome };
-    let refusal = canceled(reason);
+/// Turns what a guest answers after it was asked to stop into the end `asked` that keeps the output.
+pub(super) fn heed_stop(outcome: GuestOutcome, asked: Option<Refusal>) -> GuestOutcome {
+    let Some(refusal) = asked else { return outcome };
     match outcome {
         GuestOutcome::Success(output) | GuestOutcome::Partial(output, _) => GuestOutcome::Partial(output, refusal),
         GuestOutcome::Failure(_) | GuestOutcome::NeedsInput(_) => GuestOutcome::Failure(refusal),

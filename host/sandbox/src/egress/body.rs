@@ -13,7 +13,7 @@ use super::Credentials;
 use super::credentials::BodyScrubber;
 use super::gate::Gate;
 
-/// A guest's body with new framing: exactly the length that was declared, or chunks. Empty writes and trailers are not
+/// A guest's body with new framing: exactly its length, if that is known or was declared, or chunks. Empty writes and trailers are not
 /// sent.
 pub(super) struct Outgoing {
     body: WasiBody,
@@ -23,7 +23,8 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new(body: WasiBody, declared: Option<u64>) -> Self {
-        let left = declared.or_else(|| body.size_hint().exact());
+        // A length that is declared for no body at all says nothing.
+        let left = body.size_hint().exact().or(declared);
         Self { body, left }
     }
 }

@@ -4,18 +4,20 @@
 
 use std::any::Any;
 
+use http::header::CONTENT_LENGTH;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
-use wasmtime_wasi_http::p2::bindings::http::types;
+use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types};
 use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody, HostOutgoingBody};
 use wasmtime_wasi_http::p2::types::{
     HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
 };
 use wasmtime_wasi_http::{FieldMap, WasiHttp, WasiHttpView};
 
-use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, State};
+use super::{BODY_CHUNK_BYTES, BODY_CHUNKS_WAITING, State, target};
 
-/// The interface, with the version that wasmtime-wasi-http implements.
+/// The interfaces, with the version that wasmtime-wasi-http implements.
+const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 const INTERFACE: &str = "wasi:http/types@0.2.12";
 /// How much larger headers are in memory than they count: tables double when they grow, and have an index.
 const FIELDS_GROWTH: usize = 4;
@@ -40,6 +42,31 @@ pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     // What makes and drops these parts replaces the functions of the interface itself.
     linker.allow_shadowing(true);
     let replaced = replace(&mut linker.instance(INTERFACE)?);
+    linker.allow_shadowing(false);
+    replaced
+}
+
+/// Adds `wasi:http/outgoing-handler` to `linker`. A request without a body says no length: toolcell writes the framing, and
+/// wasmtime-wasi-http would end the request with the error of one that is too large.
+pub(crate) fn add_handler_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    outgoing_handler::add_to_linker::<_, WasiHttp>(linker, State::http)?;
+    linker.allow_shadowing(true);
+    type Sent = (Resource<HostOutgoingRequest>, Option<Resource<types::RequestOptions>>);
+    let mut interface = linker.instance(HANDLER)?;
+    let replaced = interface.func_wrap("handle", |mut store: StoreContextMut<'_, State>, (request, options): Sent| {
+        let limit = store.data().egress.header_bytes();
+        let mut http = store.data_mut().http();
+        let sent = http.table.get_mut(&request)?;
+        if sent.body.is_none() {
+            sent.headers.set_mutable(limit);
+            sent.headers.remove_all(http.hooks, CONTENT_LENGTH.to_string())?;
+        }
+        let made = match outgoing_handler::Host::handle(&mut http, request, options) {
+            Ok(response) => Ok(response),
+            Err(error) => Err(types::Host::convert_error_code(&mut http, error)?),
+        };
+        Ok((made,))
+    });
     linker.allow_shadowing(false);
     replaced
 }
@@ -103,11 +130,18 @@ fn of_requests(interface: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
     type Method = (Resource<HostOutgoingRequest>, types::Method);
     interface.func_wrap("[method]outgoing-request.set-method", |store, (request, method): Method| {
         changed(store, |state| {
-            // Any length is valid.
+            // wasmtime-wasi-http takes any length.
             match &method {
                 types::Method::Other(name) if name.len() > METHOD_BYTES_MAX => Ok((Err(()),)),
                 _ => Ok((types::HostOutgoingRequest::set_method(&mut state.http(), request, method)?,)),
             }
+        })
+    })?;
+    type Path = (Resource<HostOutgoingRequest>, Option<String>);
+    interface.func_wrap("[method]outgoing-request.set-path-with-query", |store, (request, path): Path| {
+        changed(store, |state| {
+            let path = path.map(|path| target::escaped(&path));
+            Ok((types::HostOutgoingRequest::set_path_with_query(&mut state.http(), request, path)?,))
         })
     })
 }

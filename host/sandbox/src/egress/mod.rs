@@ -34,7 +34,7 @@ use super::state::State;
 
 pub(super) use credentials::Credentials;
 pub(super) use gate::Gate;
-pub(super) use held::add_to_linker as link_types;
+pub(super) use held::{add_handler_to_linker as link_handler, add_to_linker as link_types};
 pub use machine::Listening;
 pub use resolver::{Resolver, SystemResolver};
 pub(super) use whole::{Ask, Told, Unanswered};

@@ -5,6 +5,21 @@ use toolcell_core::policy::network::{METHOD_CHARS_MAX, Malformed, Origin, Reques
 /// Maximum length of path and query together, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
+/// Returns a path, a query or both, with what only URLs for people have as they are escaped for servers: spaces, and letters
+/// beyond ASCII. What is escaped already stays, and so does what no request may have.
+pub(super) fn escaped(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter == ' ' || !letter.is_ascii() {
+            let mut bytes = [0; 4];
+            letter.encode_utf8(&mut bytes).bytes().for_each(|byte| made.push_str(&format!("%{byte:02X}")));
+        } else {
+            made.push(letter);
+        }
+    }
+    made
+}
+
 /// Where a request goes, parsed once and from one place, so that what is vetted is what is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Target {

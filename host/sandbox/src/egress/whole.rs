@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::gate::Gate;
-use super::{exchange, headers};
+use super::{exchange, headers, target};
 
 /// Maximum size of the body of a response, in bytes. A guest may have room for less.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -85,7 +85,13 @@ impl Ask {
         let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();
         let mut request = Request::new(body);
         *request.method_mut() = Method::from_bytes(self.method.as_bytes()).map_err(|_| "the method is not valid")?;
-        *request.uri_mut() = Uri::try_from(self.url).map_err(|_| "the URL is not valid")?;
+        let authority = self.url.find("://").map_or(0, |at| at + "://".len());
+        let (before, path) = match self.url.get(authority..).and_then(|rest| rest.find(['/', '?', '#'])) {
+            Some(at) => self.url.split_at(authority + at),
+            None => (self.url.as_str(), ""),
+        };
+        let url = before.to_owned() + &target::escaped(path);
+        *request.uri_mut() = Uri::try_from(url).map_err(|_| "the URL is not valid")?;
         for (name, value) in self.headers {
             let name = HeaderName::try_from(name).map_err(|_| "the name of a header is not valid")?;
             if headers::is_ours(&name) {
@@ -140,6 +146,8 @@ mod tests {
     fn a_request_has_the_form_of_http() {
         let request = ask("PATCH", "https://ex.test/a?b#c", &[("X-A", "1"), ("x-a", "2")]).request(100).unwrap();
         assert_eq!((request.method().as_str(), request.uri().to_string().as_str()), ("PATCH", "https://ex.test/a?b"));
+        let spaced = ask("GET", "http://ex.test/a b?q=\u{e4}", &[]).request(100).unwrap();
+        assert_eq!(spaced.uri().to_string(), "http://ex.test/a%20b?q=%C3%A4");
         let values: Vec<_> = request.headers().get_all("x-a").iter().collect();
         assert_eq!(values, ["1", "2"]);
         for (method, url, headers, why) in [

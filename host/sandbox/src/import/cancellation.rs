@@ -10,7 +10,8 @@ use super::wit::cancellation::{AbortReason, Host};
 
 impl Host for State {
     async fn requested(&mut self) -> wasmtime::Result<Option<AbortReason>> {
-        Ok(self.cancellation.requested().map(|reason| match reason {
+        let asked = self.cancellation.requested().or(self.expiry.requested());
+        Ok(asked.map(|reason| match reason {
             record::AbortReason::UserInterruption => AbortReason::UserInterruption,
             record::AbortReason::SiblingError => AbortReason::SiblingError,
             record::AbortReason::Timeout => AbortReason::Timeout,
@@ -29,17 +30,23 @@ impl Host for State {
 
 impl cancellation_signal::Host for State {
     async fn subscribe(&mut self) -> wasmtime::Result<Resource<DynPollable>> {
-        let wish = self.table.push(Wish(self.cancellation.clone()))?;
+        let wish = self.table.push(Wish { canceled: self.cancellation.clone(), expired: self.expiry.clone() })?;
         subscribe(&mut self.table, wish)
     }
 }
 
 /// Ready once the call was asked to stop.
-struct Wish(Cancellation);
+struct Wish {
+    canceled: Cancellation,
+    expired: Cancellation,
+}
 
 #[wasmtime_wasi::async_trait]
 impl Pollable for Wish {
     async fn ready(&mut self) {
-        self.0.cancelled().await;
+        tokio::select! {
+            () = self.canceled.cancelled() => {}
+            () = self.expired.cancelled() => {}
+        }
     }
 }

@@ -98,11 +98,15 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
 /// With the functions of POSIX, such as `getline`, which the headers hide from strict C.
 pub(super) const C_STANDARD: &str = "-std=gnu11";
 
+/// Size of the stack of locals that have an address, in bytes: that of the stack of calls, which the host limits. It is part of
+/// the memory of each call, also of those that use little of it; the default is 16 MiB.
+pub(super) const STACK: &str = "2097152";
+
 /// Options of a library for WASI whose unused functions the linker removes. An import that is left would be one of the
 /// component.
 pub(super) const REACTOR: [&str; 6] =
     ["-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-ffunction-sections", "-fdata-sections"];
-pub(super) const STRIPPED: [&str; 1] = ["-Wl,--gc-sections,--strip-debug"];
+pub(super) const STRIPPED: [&str; 2] = ["-Wl,--gc-sections,--strip-debug", "-Wl,-z,stack-size=2097152"];
 
 /// Zig's program in its room.
 pub(in super::super) fn program(room: &Path) -> PathBuf {

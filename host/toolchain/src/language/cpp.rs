@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use super::super::Say;
 use super::super::make::Job;
@@ -40,6 +40,32 @@ pub(super) static CPP: Fetched = Fetched {
     compile,
 };
 
+/// How the compiler and the linker name what the C++ library lacks in the sandbox.
+const LACKING: [&str; 10] = [
+    "basic_ifstream",
+    "basic_ofstream",
+    "basic_fstream",
+    "filesystem::",
+    "named 'mutex'",
+    "named 'lock_guard'",
+    "named 'thread'",
+    "named 'jthread'",
+    "named 'condition_variable'",
+    "named 'async'",
+];
+
+/// Their errors speak of templates and of symbols, and not of the sandbox.
+fn explained(error: Error) -> Error {
+    let text = error.to_string();
+    match LACKING.iter().any(|name| text.contains(name)) {
+        true => Error::msg(format!(
+            "{text}\nthe C++ library of the sandbox has no <fstream>, std::filesystem, std::thread and std::mutex: read and write \
+             files with fopen and the functions of POSIX, and leave out threads and locks"
+        )),
+        false => error,
+    }
+}
+
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     let mut objects = Vec::new();
@@ -56,7 +82,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     zig.arg(include(job, "c")).arg(include(job, "cpp")).args(project_sources(job.dir, "cpp")?).args(objects);
     zig.args(STRIPPED).arg("-o").arg(&module);
     job.first(&ZIG, "compiling C++", "compiles its libraries, which takes a minute or two", say);
-    job.run(zig, say)?;
+    job.run(zig, say).map_err(explained)?;
     job.began(&ZIG);
     job.componentize(&module, Some(WORLD))
 }

@@ -10,7 +10,7 @@ use super::super::make::Job;
 use super::super::sdk::files;
 use super::super::sources::Scope;
 use super::File;
-use super::c::{C_STANDARD, WORLD, ZIG, include, included, local_files, named, note_program, sdk_sources, zig};
+use super::c::{C_STANDARD, STACK, WORLD, ZIG, include, included, local_files, named, note_program, sdk_sources, zig};
 use super::fetched::{Fetched, every_name};
 
 const TOOL: &[File] = &[
@@ -57,7 +57,7 @@ fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     command.args(["-target", "wasm32-wasi", "-mexec-model=reactor", "-rdynamic", "-lc", "-OReleaseSafe", "-fstrip"]);
     // The SDK's C is compiled as it is for C.
     command.arg("-fno-sanitize-c");
-    command.args(["--gc-sections"]).arg(output).arg(include(job, "c"));
+    command.args(["--gc-sections", "--stack", STACK]).arg(output).arg(include(job, "c"));
     command.args(["-cflags", C_STANDARD, "--"]).args(sdk_sources(job));
     command.args(["--dep", "toolcell", "-Mroot=tool.zig"]).arg(sdk);
     job.first(&ZIG, "compiling Zig", "compiles the C library, which takes a minute", say);

@@ -17,8 +17,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcell::{
-    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, Limits, OrderingPolicy,
-    Refusal, Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
+    Batch as Calls, BatchCall, BatchPolicy, Cancellation, Home, Host, InterruptBehavior, OrderingPolicy, Refusal,
+    Request, SiblingFailurePolicy, YieldPolicy, memory_share_bytes,
 };
 use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
@@ -106,10 +106,10 @@ where
 
 impl OrderOptions {
     /// The policy for `calls` calls with `limits`, with as many at once as half of the machine's memory holds.
-    fn policy(&self, limits: &Limits, calls: usize) -> BatchPolicy {
+    fn policy(&self, Settings { limits, selection, .. }: &Settings, calls: usize) -> BatchPolicy {
         let default = BatchPolicy::default();
         let policy = BatchPolicy {
-            max_parallel: self.max_parallel.map_or(default.max_parallel, usize::from),
+            max_parallel: selection.at_once(self.max_parallel.map_or(default.max_parallel, usize::from)),
             ordering: self.ordering.unwrap_or_default(),
             yields: self.yields.unwrap_or_default(),
             interrupt: self.interrupt.unwrap_or_default(),
@@ -186,7 +186,7 @@ impl Job<'_> {
         self.options.retry.apply(&mut settings.policy);
         let named = self.named(&lines, settings.layers.names());
         let closed = kept::close(&home, &mut settings, &named);
-        let policy = self.order.policy(&settings.limits, lines.len());
+        let policy = self.order.policy(&settings, lines.len());
         let questions = Questions::new(output);
         let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;

@@ -80,6 +80,7 @@ impl Tools<'_> {
             tool: Arc::clone(&offered.tool),
             wall: offered.wall,
             origin: offered.origin.clone(),
+            provider: None,
         });
         Exported::build(self.host, offered.collect(), selection, (&*self.policy, grants), dialect).await
     }

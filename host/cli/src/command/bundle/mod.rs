@@ -220,7 +220,7 @@ impl Bundle {
             let bytes = read_component(&file)?;
             let loaded = runtime.block_on(host.load(&bytes)).map_err(|refusal| named.failed(refusal))?;
             let tools = named.target.tools(&loaded).map_err(|refusal| named.failed(refusal))?;
-            offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None }));
+            offered.extend(tools.into_iter().map(|tool| Offered { tool, wall: None, origin: None, provider: None }));
             let place = match known.get(&file) {
                 Some(place) => place.clone(),
                 None => {

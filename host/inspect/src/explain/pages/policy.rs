@@ -105,6 +105,14 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Look at the component, then restart the server to agree; or put the earlier one back.",
     },
     Page {
+        code: "tool_kind_changed",
+        origins: &[Call(PolicyBlocked)],
+        means: "A component that a server offers changed, and one of its tools is another kind of tool now. What was offered \
+                goes on.",
+        cause: "Its `tool_kind` differs from that of the tool that was served under the same `tool_id`.",
+        remedy: "Give the new tool a `tool_id` of its own; or restart the server.",
+    },
+    Page {
         code: "grant_invalid",
         origins: &[Call(SetupRequired)],
         means: "A grant cannot be used.",

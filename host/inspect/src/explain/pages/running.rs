@@ -10,7 +10,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "deadline_exceeded",
         origins: &[Call(Timeout)],
         means: "The tool did not finish in time.",
-        cause: "It took longer than `--timeout`, or waits for something.",
+        cause: "It took longer than `--timeout`, or waits for something. What it answered in the 100 ms after that is kept.",
         remedy: "Give it less to do, or raise `--timeout`.",
     },
     Page {
@@ -228,7 +228,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "memory_fault",
         origins: &[Call(ExecutionFailed)],
         means: "The tool made an out-of-bounds or misaligned memory access.",
-        cause: "It has a defect. The memory of the host and of other calls is not affected.",
+        cause: "It has a defect, or used up the stack of C, C++ or Zig. The memory of the host and of other calls is not affected.",
         remedy: "Report it to the author.",
     },
     Page {

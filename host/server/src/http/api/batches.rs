@@ -171,7 +171,9 @@ fn start(
     let (pass_on, results) = mpsc::unbounded_channel();
     tokio::spawn(keep_all(Arc::clone(server), records, pass_on, Taken { _places: places, _room: room }));
     let interrupt = Cancellation::new();
-    let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, ..BatchPolicy::default() };
+    let default = BatchPolicy::default();
+    let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
+    let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
     let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(ready, Arc::new(Results(sender))) };
     let (host, stop, stopped) = (Arc::clone(&offering.host), server.stop.clone(), interrupt.clone());
     tokio::spawn(async move {

@@ -204,6 +204,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", get(tools::show))
         .route("/v1/search", get(tools::search))
+        .route("/v1/surface", get(tools::surface))
         .route("/v1/calls", post(calls::create))
         .route("/v1/calls/{id}", get(calls::show).delete(calls::cancel))
         .route("/v1/calls/{id}/events", get(events::follow))

@@ -32,7 +32,7 @@ macro_rules! schemas {
 }
 
 /// The schemas of records that answers carry, and those that they refer to.
-const RECORDS: [(&str, &str); 13] = schemas![
+const RECORDS: [(&str, &str); 14] = schemas![
     "agentool-tool-call",
     "agentool-tool-registry",
     "agentool-tool-result",
@@ -46,6 +46,7 @@ const RECORDS: [(&str, &str); 13] = schemas![
     "progress",
     "result",
     "tool-search-result",
+    "tool-surface",
 ];
 
 macro_rules! otc_schemas {
@@ -86,6 +87,7 @@ const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
         super::tools::list,
         super::tools::show,
         super::tools::search,
+        super::tools::surface,
         super::calls::create,
         super::calls::show,
         super::calls::cancel,
@@ -150,6 +152,7 @@ fn document(is_worker: bool) -> Value {
     describe_otc(&mut document);
     for (path, name) in [
         ("~1v1~1search", "tool-search-result"),
+        ("~1v1~1surface", "tool-surface"),
         ("~1v1~1approvals", "approvals-list"),
         ("~1v1~1dialects~1agentool~1registry", "agentool-tool-registry"),
         (AGENTOOL_TOOL, "agentool-tool-registry"),
@@ -315,7 +318,7 @@ mod tests {
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
         let paths = document["paths"].as_object().unwrap();
         let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
-        assert_eq!(operations.len(), 24);
+        assert_eq!(operations.len(), 25);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];

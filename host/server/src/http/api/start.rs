@@ -163,10 +163,8 @@ impl Caller {
     pub(super) fn is_listed(&self, offer: &Offer) -> bool {
         match offer.standing.state {
             LoadingState::Loaded => true,
-            LoadingState::Deferred | LoadingState::Discoverable => {
-                self.sees_all || self.loads.has(&offer.qualified_name)
-            }
             LoadingState::Unavailable => false,
+            _ => self.sees_all || self.loads.has(&offer.qualified_name),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `/v1/tools` and `/v1/search`.
+//! `/v1/tools`, `/v1/search` and `/v1/surface`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -100,6 +100,18 @@ pub(super) async fn search(
     Ok(json(StatusCode::OK, &search_for(&shared, &caller, &q, limit).await?))
 }
 
+/// Shows which tools the caller can call, and why not the others.
+#[utoipa::path(
+    get, path = "/v1/surface", tag = "tools",
+    responses((status = 200, description = "The surface of the caller")),
+)]
+pub(super) async fn surface(State(shared): State<Arc<Shared>>, Who(caller): Who) -> Response<Body> {
+    // Before the offering, because a provider that is loaded in between must be in one of the two.
+    let providers = shared.server.providers();
+    let offering = shared.server.offering();
+    json(StatusCode::OK, &offering.surface_of(caller.surface_id(&offering), &caller.loads, &providers))
+}
+
 fn limited(limit: Option<usize>) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(RESULTS);
     let wrong = || Problem::new(400, "query_invalid", format!("limit is a number from 1 to {RESULTS_MAX}"));
@@ -114,11 +126,12 @@ async fn search_for(shared: &Shared, caller: &Caller, words: &str, limit: usize)
     let (host, surface) = (Arc::clone(&offering.host), caller.surface_id(&offering));
     let (session, loaded): (_, HashSet<String>) = (offering.approvals.session.clone(), caller.loads.names());
     // The first search builds the index, which takes long enough to delay other requests of this thread.
-    let found = STORE.run(move || offering.offers.search(&query, limit, &loaded)).await;
+    let searched = Arc::clone(&offering);
+    let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
     let busy =
         |_| Problem::new(429, "too_many_searches", "the tools cannot be searched now; search again later").after(1);
     let mut found = found.map_err(busy)?.map_err(|refusal| Problem::of(&refusal))?;
-    providers.tell(&mut found);
+    providers.tell(&mut found, &offering.offers);
     host.announce_discovered(&surface, &found, session).await;
     Ok(found)
 }

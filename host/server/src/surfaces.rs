@@ -1,0 +1,47 @@
+//! The surface of one caller as it is now: which tools it can call, and why not the others (AT-SCOPE-03, AT-SURF-08).
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{CustomResult, ErrorData};
+use rmcp::service::RequestContext;
+use toolcell_core::catalog::Surface;
+use toolcell_core::record::{LoadingState, SurfaceScope, ToolSurface};
+use toolcell_dialect::mcp;
+
+use super::loads::Loads;
+use super::session::Session;
+use super::{Offering, Providers};
+
+/// Gives the surface of the client.
+pub(super) const SURFACE: &str = "toolcell/surface";
+
+impl Offering {
+    /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
+    pub(super) fn surface_of(&self, id: Arc<str>, loads: &Loads, providers: &Providers) -> ToolSurface {
+        let (shared, loaded) = (self.offers.surface(), loads.names());
+        let own = shared.after_loading(id, |tool| loaded.contains(&tool.declaration().qualified_name()));
+        let names: Vec<String> = self.offers.offered().map(|offer| offer.name.clone()).collect();
+        let listed = |surface: &Surface| surface.ids(LoadingState::Loaded).len();
+        let reason = match listed(&own).saturating_sub(listed(shared)) {
+            0 => self.surface_reason.clone(),
+            count => format!("updated: the caller loaded {count} of the tools"),
+        };
+        let mut record = own.record(&names, SurfaceScope::Session, self.host.producer(), &reason);
+        record.created_at = self.since;
+        record.deferred_tools.iter_mut().for_each(|tool| providers.mark(tool, &self.offers));
+        record
+    }
+}
+
+impl Session {
+    /// Answers `toolcell/surface`.
+    pub(super) async fn surface(&self, context: &RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        self.loaded(context, None).await?;
+        // Before the offering, because a provider that is loaded in between must be in one of the two.
+        let providers = self.server.providers();
+        let offering = self.offering();
+        let surface = offering.surface_of(self.surface_id(&offering, context), self.loads(context), &providers);
+        Ok(CustomResult::new(mcp::cleaned(&surface)))
+    }
+}
