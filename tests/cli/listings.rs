@@ -171,6 +171,56 @@ fn null_for_an_optional_argument_leaves_it_out_and_the_record_says_so() {
 }
 
 #[test]
+fn a_union_behind_references_is_listed_and_refused_likewise() {
+    let issue = |action: &str, field: &str| {
+        json!({
+            "type": "object", "required": ["action", field],
+            "properties": { "action": { "const": action }, field: { "$ref": "#/$defs/Word" } },
+        })
+    };
+    let union = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/issues",
+        "$ref": "#/$defs/Args",
+        "$defs": {
+            "Args": { "anyOf": [{ "$ref": "#/$defs/Get" }, { "$ref": "#/$defs/Make" }] },
+            "Get": issue("get_issue", "number"), "Make": issue("make_issue", "title"), "Word": { "type": "string" },
+        },
+    });
+    let (_guard, folder) = scratch();
+    let tool = echoing("listed_references", |toolkit| {
+        toolkit["declarations"][0]["input_contract"] = json!({ "model_input_schema": union });
+    });
+    std::fs::write(folder.join("issues.wasm"), tool).unwrap();
+    let home = Home::new();
+    let run = |words: &[&str]| Toolcell::at(home.path(), words).dir(&folder).run();
+    for (dialect, pointer) in [
+        ("mcp", "/0/inputSchema"),
+        ("openai", "/0/function/parameters"),
+        ("openai-responses", "/0/parameters"),
+        ("anthropic", "/0/input_schema"),
+        ("amplifier", "/0/input_schema"),
+        ("amplifier-seed", "/0/input_schema"),
+        ("agentool", "/0/parameters"),
+    ] {
+        let listed = run(&["export", "issues.wasm", &format!("--dialect={dialect}")]).exits(0).json();
+        let schema = listed.pointer(pointer).unwrap_or_else(|| panic!("{dialect}: {listed}"));
+        assert!(REFUSED.iter().all(|word| schema.get(word).is_none()), "{dialect}: {schema}");
+        assert!(!schema.to_string().contains("\"$ref\""), "{dialect}: {schema}");
+        assert_eq!(schema["properties"]["action"]["enum"], json!(["get_issue", "make_issue"]), "{dialect}: {schema}");
+        assert_eq!(schema["properties"]["number"]["type"], "string", "{dialect}: {schema}");
+    }
+    for (arguments, told) in [
+        (r#"{"action": "get_issue"}"#, "number is required (for action get_issue)"),
+        (r#"{"action": "make_issue", "title": 7}"#, "(at /title) (for action make_issue)"),
+        ("{}", "action is required: one of get_issue, make_issue"),
+    ] {
+        let refused = run(&["call", "issues.wasm", arguments, "--json"]).exits(2).json();
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(told), "{arguments}: {message}");
+    }
+}
+
+#[test]
 fn people_see_the_actions_and_their_arguments() {
     let tool = Sheets::new("listed_people");
     let text = tool.run(&["describe"]).run().exits(0).stdout;

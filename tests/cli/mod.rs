@@ -31,6 +31,7 @@ mod examples;
 mod exit_codes;
 mod explain;
 mod files;
+mod foreign;
 mod foretelling;
 mod grants;
 mod help;

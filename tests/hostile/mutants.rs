@@ -284,6 +284,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("sources_closed", &[], &["cli::consent::no_tool_and_no_hook"]),
     ("record_bytes", &[], &["unit:journal::log::"]),
     ("trace_bytes", &[], &["cli::trace::the_steps_of_a_session_take_so_much_space"]),
+    ("unsaid_files", &[], &["cli::foreign::files_that_a_component_cannot_declare"]),
     ("ceiling", &[], &["unit:world::wit::toolkit::", "cli::wrap::a_policy_of_wassette"]),
     ("policy_words", &[], &["unit:dialect::wassette::", "cli::wrap::a_policy_that_cannot"]),
     ("yaml_anchors", &[], &["unit:yaml::", "cli::wrap::a_policy_that_cannot"]),

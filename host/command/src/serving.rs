@@ -199,6 +199,11 @@ pub fn offered(
     Ok(offered)
 }
 
+/// Whether `named` is one component, of its own file.
+fn is_one(named: &[Named], paths: &[PathBuf]) -> bool {
+    paths.iter().all(|path| Some(path) == paths.first()) && named.iter().all(|tool| tool.folder().is_none())
+}
+
 impl Serving {
     pub fn settings(&self, home: &Home) -> anyhow::Result<server::Settings> {
         let recorder = self.record.as_deref().map(|file| Recorder::open(file, unwritable)).transpose()?.map(Arc::new);
@@ -246,8 +251,7 @@ impl Serving {
         own.files.extend(self.record.iter().map(|file| KeptFile::shut(file, "the records of --record")));
         own.files.extend(self.kept.iter().cloned());
         let closed = kept::close(home, &mut settings, &own);
-        let Settings { grants, limits, mut policy, layers, .. } = settings;
-        let keep = layers.journal().keep;
+        let Settings { mut grants, limits, mut policy, layers, .. } = settings;
         let telemetry = self.telemetry.get_or_init(|| exporting::start(&layers, &self.options.grants, "session"));
         let mut host = target::host(home, |host| {
             host.pooled = true;
@@ -271,6 +275,7 @@ impl Serving {
         };
         let paths = Self::locate(home, &named, components).map_err(failed)?;
         paths.iter().for_each(|path| watched.add(path.clone()));
+        grants.for_one = is_one(&named, &paths);
         if let Some(reload) = reload {
             reload.begins(&named, &paths);
         }
@@ -294,7 +299,7 @@ impl Serving {
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
         let offers = Offers::on(offered, |tools| Surface::build(tools, selection, &conditions));
         let mut offering = Offering::new(Arc::new(host), offers, Arc::new(grants), Arc::new(policy), limits, approvals);
-        offering.keep = keep;
+        offering.keep = layers.journal().keep;
         offering.telemetry.clone_from(telemetry);
         Ok(offering)
     }

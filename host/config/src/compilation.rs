@@ -2,7 +2,9 @@
 //! and a project must not decide how long a hostile component keeps the machine busy.
 
 use anyhow::Context;
-use toolcell::{CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, Home, HostBuilder};
+use toolcell::{
+    CACHE_BYTES, COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES, COMPONENT_BYTES, Home, HostBuilder, set_component_bytes_max,
+};
 
 use super::{ConfigFile, Word};
 
@@ -15,11 +17,18 @@ pub struct CompilationSettings {
     pub cpu_seconds: u64,
     /// Address space limit of one compilation, in bytes.
     pub memory_bytes: u64,
+    /// Maximum size of a component, in bytes.
+    pub component_bytes_max: u64,
 }
 
 impl Default for CompilationSettings {
     fn default() -> Self {
-        Self { cache_bytes_max: CACHE_BYTES, cpu_seconds: COMPILE_CPU_SECONDS, memory_bytes: COMPILE_MEMORY_BYTES }
+        Self {
+            cache_bytes_max: CACHE_BYTES,
+            cpu_seconds: COMPILE_CPU_SECONDS,
+            memory_bytes: COMPILE_MEMORY_BYTES,
+            component_bytes_max: COMPONENT_BYTES,
+        }
     }
 }
 
@@ -42,14 +51,23 @@ impl CompilationSettings {
         if let Some(word) = &file.compile.memory {
             settings.memory_bytes = size("[compile] memory", word)?;
         }
+        if let Some(word) = &file.compile.size {
+            settings.component_bytes_max = size("[compile] size", word)?;
+        }
         Ok(settings)
     }
 
     /// The first word of `file` that is for the user's own file alone, and its section.
     pub(super) fn word(file: &ConfigFile) -> Option<(&'static str, &Word)> {
-        let compile = file.compile.time.as_ref().or(file.compile.memory.as_ref());
+        let compile = file.compile.time.as_ref().or(file.compile.memory.as_ref()).or(file.compile.size.as_ref());
         let cache = file.cache.max.as_ref().map(|word| ("[cache]", word));
         cache.or(compile.map(|word| ("[compile]", word)))
+    }
+
+    /// Lets this process read components of the size that the user allows.
+    pub(super) fn heeded(self) -> Self {
+        set_component_bytes_max(self.component_bytes_max);
+        self
     }
 
     /// Applies the settings to a host.
@@ -63,7 +81,8 @@ impl CompilationSettings {
 /// Returns what the user's own file says of compiled components, for commands that read nothing else of it.
 pub fn configured_compilation(home: &Home) -> anyhow::Result<CompilationSettings> {
     let file = ConfigFile::read(&home.user_file()?)?;
-    file.as_ref().map_or_else(|| Ok(CompilationSettings::default()), CompilationSettings::of_file)
+    let settings = file.as_ref().map_or_else(|| Ok(CompilationSettings::default()), CompilationSettings::of_file);
+    settings.map(CompilationSettings::heeded)
 }
 
 #[cfg(test)]
@@ -76,8 +95,13 @@ mod tests {
     fn limits_are_read_and_a_wrong_one_is_an_error_with_its_place() {
         let of = |text: &str| CompilationSettings::of_file(&ConfigFile::parse(text, Path::new("/")).unwrap());
         assert_eq!(of("").unwrap(), CompilationSettings::default());
-        let all = of("[cache]\nmax = \"1KiB\"\n[compile]\ntime = \"5m\"\nmemory = \"8GiB\"").unwrap();
-        let expected = CompilationSettings { cache_bytes_max: 1 << 10, cpu_seconds: 300, memory_bytes: 8 << 30 };
+        let all = of("[cache]\nmax = \"1KiB\"\n[compile]\ntime = \"5m\"\nmemory = \"8GiB\"\nsize = \"1GiB\"").unwrap();
+        let expected = CompilationSettings {
+            cache_bytes_max: 1 << 10,
+            cpu_seconds: 300,
+            memory_bytes: 8 << 30,
+            component_bytes_max: 1 << 30,
+        };
         assert_eq!(all, expected);
         assert_eq!(of("[compile]\ntime = \"20ms\"").unwrap().cpu_seconds, 1);
         for wrong in ["[compile]\ntime = \"soon\"", "[compile]\nmemory = \"0\"", "[cache]\nmax = \"much\""] {

@@ -154,6 +154,8 @@ pub struct CompileSection {
     pub time: Option<Word>,
     /// Address space limit of one compilation, such as `3GiB`.
     pub memory: Option<Word>,
+    /// Maximum size of a component, such as `128MiB`.
+    pub size: Option<Word>,
 }
 
 /// `[journal]`: an error in any file but the user's own.

@@ -207,7 +207,7 @@ impl Layers {
                 "{}: {section} is for your own toolcell.toml alone, because all projects share the cache; remove it here",
                 file.place_of(word)
             );
-            self.compilation = CompilationSettings::of_file(&file)?;
+            self.compilation = CompilationSettings::of_file(&file)?.heeded();
         }
         if let Some(word) = file.journal.word() {
             anyhow::ensure!(

@@ -22,6 +22,7 @@ pub mod guard;
 
 pub mod approval;
 pub mod catalog;
+pub mod component_size;
 pub mod dialect;
 pub mod executor;
 pub mod file_state;

@@ -41,7 +41,13 @@ pub struct Difference {
 impl Ceiling {
     /// The ceiling of `tools`.
     pub fn of(tools: &[Arc<Tool>]) -> Self {
-        let of = |tool: &Arc<Tool>| (tool.declaration().qualified_name(), ToolCeiling::of(tool.permission_profile()));
+        let of = |tool: &Arc<Tool>| {
+            let mut ceiling = ToolCeiling::of(tool.permission_profile());
+            if tool.takes_granted_files() {
+                ceiling.could.insert("read and change files in folders that a command grants to it alone".to_owned());
+            }
+            (tool.declaration().qualified_name(), ceiling)
+        };
         Self(tools.iter().map(of).collect())
     }
 

@@ -7,14 +7,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::source::{
-    COMPONENT_BYTES_MAX, MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source,
-    too_large,
+    MINISIGN, REFERRER_BYTES_MAX, Referrer, ReferrerKind, Resolved, SIGSTORE_BUNDLE, Sink, Source, too_large,
 };
 
 /// The endings of the files that a signature beside a component has, and what they are.
@@ -45,7 +45,7 @@ impl Local {
 impl Source for Local {
     fn resolve<'a>(&'a self, reference: &'a Reference) -> BoxFuture<'a, Result<Resolved, Refusal>> {
         Box::pin(async move {
-            let bytes = read(&self.file(reference)?, COMPONENT_BYTES_MAX)?;
+            let bytes = read(&self.file(reference)?, component_bytes_max())?;
             Ok(Resolved {
                 reference: reference.clone(),
                 manifest: None,
@@ -57,7 +57,7 @@ impl Source for Local {
     }
 
     fn fetch<'a>(&'a self, resolved: &'a Resolved, sink: &'a mut Sink<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move { sink.write(&read(&self.file(&resolved.reference)?, COMPONENT_BYTES_MAX)?) })
+        Box::pin(async move { sink.write(&read(&self.file(&resolved.reference)?, component_bytes_max())?) })
     }
 
     fn referrers<'a>(

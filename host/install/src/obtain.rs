@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::Digest;
 use crate::reference::Reference;
 use crate::signature::SignatureVerifier;
-use crate::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
+use crate::source::{Referrer, ReferrerKind, Resolved, Sink, Source};
 use crate::store::{self, Draft, Store};
 use crate::verifier::{Signer, Subject, Verdict};
 
@@ -135,7 +136,7 @@ async fn fetch(
         return Ok((digest, bytes, None));
     }
     let mut draft = store.draft()?;
-    let bytes_max = resolved.size.unwrap_or(COMPONENT_BYTES_MAX);
+    let bytes_max = resolved.size.unwrap_or(component_bytes_max());
     let mut sink = Sink::new(draft.target(), bytes_max);
     source.fetch(resolved, &mut sink).await?;
     let digest = sink.finish();

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use toolcell_core::approval::deceives;
+use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::{Digest, Hasher};
 use crate::reference::Reference;
 
-/// Maximum size of a component, in bytes: what the host loads.
-pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of referrers that are read, for each kind.
 pub const REFERRERS_MAX: usize = 32;
 /// Maximum size of one referrer, in bytes.
@@ -127,9 +126,9 @@ pub struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// A sink that takes at most `bytes_max` bytes, and never more than [`COMPONENT_BYTES_MAX`].
+    /// A sink that takes at most `bytes_max` bytes, and never more than [`component_bytes_max`].
     pub fn new(target: &'a mut (dyn Write + Send), bytes_max: u64) -> Self {
-        Self { target, hasher: Hasher::default(), written: 0, bytes_max: bytes_max.min(COMPONENT_BYTES_MAX) }
+        Self { target, hasher: Hasher::default(), written: 0, bytes_max: bytes_max.min(component_bytes_max()) }
     }
 
     /// Writes the next bytes.
@@ -159,9 +158,12 @@ impl<'a> Sink<'a> {
 
 /// The refusal of a component with more than `bytes_max` bytes.
 pub fn too_large(bytes_max: u64) -> Refusal {
-    let message = format!(
-        "the component has more than {bytes_max} bytes, so it was not fetched; use a build of it without debug information"
-    );
+    let message = match bytes_max < component_bytes_max() {
+        true => {
+            format!("the component has more than the {bytes_max} bytes that its source declares, so it was not fetched")
+        }
+        false => format!("the component was not fetched: it has {}", larger_than_allowed()),
+    };
     Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
 }
 

@@ -13,6 +13,7 @@ use anyhow::Context;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
+use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::record::{ErrorClass, Refusal};
 use wasmtime::OptLevel;
 
@@ -20,10 +21,9 @@ use super::adapt::{self, NoCommand};
 use super::component::{invalid, starts_too_large};
 use super::confine;
 use super::engine::{Concurrency, config};
+use super::imports::{self, NotAvailable};
 use super::metadata;
 
-/// Maximum size of a component, in bytes.
-pub const COMPONENT_BYTES_MAX: u64 = 64 << 20;
 /// Maximum size of the compiled code of one component, in bytes.
 const CODE_BYTES_MAX: u64 = 512 << 20;
 /// Address space for each thread of a compilation: its stack, and what it allocates for one function.
@@ -43,6 +43,8 @@ const FAULTY: i32 = 65;
 const NO_COMMAND: i32 = 66;
 /// Exit status of a worker whose component takes more of the engine than any call may use, and wrote why to its standard error.
 const TOO_LARGE: i32 = 67;
+/// Exit status of a worker whose component imports what this host does not have, and wrote what to its standard error.
+const NOT_AVAILABLE: i32 = 68;
 /// Exit status of a worker that panicked, which Rust sets.
 const PANICKED: i32 = 101;
 /// Exit status of a worker that could not limit itself, and therefore compiled nothing.
@@ -236,10 +238,11 @@ impl Compiler {
         match status.code() {
             Some(0) => return Ok((Concurrency::Off, code)),
             Some(CONCURRENT) => return Ok((Concurrency::On, code)),
-            Some(FAULTY) => {
-                return Err(invalid("component_invalid", faulty(said)));
-            }
+            Some(FAULTY) => return Err(invalid("component_invalid", faulty(said))),
             Some(NO_COMMAND) => return Err(invalid("component_invalid", said.to_owned())),
+            Some(NOT_AVAILABLE) => {
+                return Err(Refusal::new(ErrorClass::CapabilityGap, "import_not_available", said));
+            }
             Some(TOO_LARGE) => return Err(starts_too_large("memory_limit", said.to_owned())),
             _ => {}
         }
@@ -370,8 +373,8 @@ pub(super) fn refuse_what_is_no_component(bytes: &[u8]) -> Result<(), Refusal> {
     if guard!("native_code") && wasmtime::Engine::detect_precompiled(bytes).is_some() {
         return Err(invalid("component_precompiled", "native code is never accepted; give the .wasm file".to_owned()));
     }
-    if bytes.len() as u64 > COMPONENT_BYTES_MAX {
-        let message = format!("the component is larger than {COMPONENT_BYTES_MAX} bytes");
+    if bytes.len() as u64 > component_bytes_max() {
+        let message = format!("the component has {} bytes, {}", bytes.len(), larger_than_allowed());
         return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
     }
     match bytes.get(..8) {
@@ -406,6 +409,8 @@ fn status(error: &anyhow::Error) -> i32 {
         NO_COMMAND
     } else if error.is::<metadata::TooMuch>() {
         TOO_LARGE
+    } else if error.is::<NotAvailable>() {
+        NOT_AVAILABLE
     } else {
         FAULTY
     }
@@ -468,6 +473,7 @@ fn work(engines: &Compilers) -> anyhow::Result<Concurrency> {
     if adapt::is_module(&component) {
         component = adapt::component(&engines.off, &component)?;
     }
+    imports::check(&component)?;
     let (concurrency, code) = engines.compile(&component)?;
     // After the compiler, which says better what is not valid.
     metadata::check(&component)?;

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -11,8 +12,10 @@ use super::bindings::classifying::ClassifyingPre;
 use super::bindings::validating::ValidatingPre;
 use super::cache::{Entry, Note};
 use super::engine::{Concurrency, Engine};
+use super::linking;
 use super::loads::Loads;
 use super::state::State;
+use super::twice;
 use super::world::{self, Examined, World};
 
 /// The optional interfaces that a component exports.
@@ -45,6 +48,7 @@ pub(super) struct Description {
     pub(super) concurrency: Concurrency,
     /// The component's toolkit, as its world describes it.
     pub(super) toolkit: String,
+    takes_granted_files: bool,
     pub(super) exports: Exports,
     pub(super) imports: Vec<String>,
 }
@@ -143,13 +147,14 @@ impl LoadedComponent {
         let kind = component.component_type();
         let exports: Vec<String> = kind.exports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
         let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-        let world = world::Kind::find(&exports, &imports)?;
+        let world = world::Kind::find(&exports, &imports)?.chosen(&exports, bytes);
         let namespace = world.heed_profile(bytes)?;
         let mut description = Description {
             digest: digest.to_owned(),
             world,
             concurrency: engine.concurrency(),
             toolkit: String::new(),
+            takes_granted_files: world.takes_granted_files(&imports, bytes),
             exports: Exports::of(world, &exports),
             imports,
         };
@@ -157,11 +162,17 @@ impl LoadedComponent {
         let examined = Examined { engine, component, bytes, limits, namespace: namespace.as_deref() };
         let first = linked.world.describe(examined).await?;
         let second = linked.world.describe(examined).await?;
-        if first != second && guard!("description_changes") {
-            return Err(invalid("description_changes", "the tool describes itself differently each time".to_owned()));
-        }
-        linked.world.described(&first);
-        description.toolkit = first;
+        let toolkit = match twice::agreed(first, &second) {
+            Err(what) if guard!("description_changes") => {
+                let message =
+                    format!("the tool describes itself differently each time: {what}; ask its author to correct it");
+                return Err(invalid("description_changes", message));
+            }
+            Ok(toolkit) => toolkit,
+            Err(_) => second,
+        };
+        linked.world.described(&toolkit);
+        description.toolkit = toolkit;
         Ok(Self::new(description, name, linked))
     }
 
@@ -175,9 +186,16 @@ impl LoadedComponent {
         &self.description.digest
     }
 
-    /// What the component says of itself: JSON text, not yet validated.
-    pub fn toolkit(&self) -> &str {
-        &self.description.toolkit
+    /// What the component in the file `file` says of itself: JSON text, not yet validated. A command without a name gets that
+    /// of its file.
+    pub fn toolkit(&self, file: Option<&Path>) -> Cow<'_, str> {
+        let Description { world, toolkit, .. } = &self.description;
+        file.and_then(|file| world.named_by(file, toolkit)).map_or(Cow::Borrowed(toolkit), Cow::Owned)
+    }
+
+    /// Whether the component uses files, and nothing says which of its tools do, and how.
+    pub fn takes_granted_files(&self) -> bool {
+        self.description.takes_granted_files
     }
 
     pub fn exports(&self) -> Exports {
@@ -220,8 +238,8 @@ impl Linked {
         let linker = description.world.linker(engine.wasmtime(), &description.imports);
         let linker = linker.map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
         let instance = linker.instantiate_pre(component).map_err(|error| {
-            let hint =
-                if of_wasi_0_3(&description.imports) { "; toolcell has WASI 0.2: build it for that" } else { "" };
+            let is_newer = description.imports.iter().any(|import| linking::is_of_wasi_0_3(import));
+            let hint = if is_newer { linking::WASI_0_3_HINT } else { "" };
             Refusal::new(
                 ErrorClass::CapabilityGap,
                 "import_not_available",
@@ -241,11 +259,6 @@ impl Linked {
         }
         Ok(Self { engine: engine.clone(), world, validating, classifying })
     }
-}
-
-/// Whether a component imports an interface of WASI 0.3.
-fn of_wasi_0_3(imports: &[String]) -> bool {
-    imports.iter().any(|import| import.starts_with("wasi:") && import.contains("@0.3."))
 }
 
 fn optional<T>(

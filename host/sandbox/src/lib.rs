@@ -19,6 +19,7 @@ mod filesystem;
 mod folder;
 mod hook;
 mod import;
+mod imports;
 mod judge;
 mod limiter;
 mod linking;
@@ -31,6 +32,7 @@ mod scratch;
 mod stack;
 mod state;
 mod trap;
+mod twice;
 mod wasi;
 mod world;
 
@@ -42,13 +44,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::executor::{self, BoxFuture, Cancellation, Check, Execution, Executor, Run};
 use toolcell_core::file_state::FileState;
 use toolcell_core::policy::{Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Refusal, SafetyFacts};
 
 pub use adapt::component_of_library;
-pub use compile::{COMPONENT_BYTES_MAX, Compilation, CompileWatch, CompilerSettings, Effort, compile_worker};
+pub use compile::{Compilation, CompileWatch, CompilerSettings, Effort, compile_worker};
 pub use component::{Exports, LoadedComponent};
 pub use egress::{Listening, NetworkSettings, Resolver, SystemResolver};
 pub use engine::{ENGINE_VERSION, FEATURES_OFF};
@@ -199,7 +202,7 @@ impl Sandbox {
             return Ok(None);
         }
         let mut hasher = blake3::Hasher::new();
-        if hasher.update_reader(file.take(COMPONENT_BYTES_MAX)).is_err() {
+        if hasher.update_reader(file.take(component_bytes_max())).is_err() {
             return Ok(None);
         }
         let name = hasher.finalize();

@@ -101,6 +101,21 @@ const TOOL: [Interface; 11] = [
     ("wasi:http/types", super::egress::link_types),
 ];
 
+/// What is said of an import of WASI 0.3.
+pub(super) const WASI_0_3_HINT: &str = "; toolcell has WASI 0.2: build it for that";
+
+/// Whether this is an interface of WASI 0.3.
+pub(super) fn is_of_wasi_0_3(import: &str) -> bool {
+    import.starts_with("wasi:") && import.contains("@0.3.")
+}
+
+/// Whether some kind of component gets the interface `import`, as far as its name tells.
+pub(super) fn has(import: &str) -> bool {
+    let name = import.split('@').next();
+    let mut known = WASI.iter().chain([&LOG, &NEAR]).chain(&TOOL);
+    known.any(|(interface, _)| Some(*interface) == name) && !is_of_wasi_0_3(import)
+}
+
 /// Returns a linker for a tool with these imports.
 pub(super) fn for_tool(engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
     linker(engine, imports, WASI.iter().chain([&LOG]).chain(&TOOL))

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::pool::{STORE, Unfinished};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use super::cache::{Cache, Entry, Note};
-use super::compile::{self, COMPONENT_BYTES_MAX, Compiler, Effort};
+use super::compile::{self, Compiler, Effort};
 use super::component::{self, Description, Linked, LoadedComponent};
 use super::engine::{Concurrency, Engine, Engines};
 use super::loads::Source;
@@ -275,7 +276,7 @@ fn read_again(path: &Path, name: &blake3::Hash) -> Option<Vec<u8>> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let mut bytes = Vec::new();
-    file.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    file.take(component_bytes_max()).read_to_end(&mut bytes).ok()?;
     (blake3::hash(&bytes) == *name).then_some(bytes)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcell_core::catalog::{Catalog, ComponentFacts, Tool};
+use toolcell_core::component_size::{component_bytes_max, larger_than_allowed};
 use toolcell_core::dialect::agent_tool;
 use toolcell_core::file_state::FileState;
 use toolcell_core::hook::{Hook, Registration};
@@ -19,7 +20,7 @@ use toolcell_core::record::{
     AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
-use toolcell_sandbox::{COMPONENT_BYTES_MAX, Judge, LoadedComponent, Sandbox, SandboxedHook};
+use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
 
 use crate::HostBuilder;
 use crate::imports;
@@ -58,7 +59,7 @@ impl Host {
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
-        self.declare(component, &digest).await
+        self.declare(component, &digest, None).await
     }
 
     /// Loads the component in `file`. A cached component is not read into memory, and not read at all if it was read
@@ -80,7 +81,7 @@ impl Host {
             Component::Cached(component) => component,
             Component::Bytes(digest, bytes) => self.sandbox.load(&digest, &bytes, &Limits::default()).await?,
         };
-        let loaded = self.declare(component, &path.display().to_string()).await?;
+        let loaded = self.declare(component, &path.display().to_string(), Some(&path)).await?;
         if let Some(state) = read.state {
             self.sandbox.accept(&path, state, &loaded.component).await;
         }
@@ -128,12 +129,18 @@ impl Host {
             return Ok(Loaded { tools, component });
         }
         let described = Arc::clone(&component);
-        let tools = pipeline::load(move || recall::tools(&described)).await?;
+        let file = path.to_owned();
+        let tools = pipeline::load(move || recall::tools(&described, &file)).await?;
         self.join(component, tools.map_err(|errors| unusable(&errors))?, path)
     }
 
-    /// Adds the component's tools to the catalog; `from` says where it was found, for messages.
-    async fn declare(&self, component: Arc<LoadedComponent>, from: &str) -> Result<Loaded, Refusal> {
+    /// Adds the tools of the component in `file` to the catalog; `from` says where it was found, for messages.
+    async fn declare(
+        &self,
+        component: Arc<LoadedComponent>,
+        from: &str,
+        file: Option<&Path>,
+    ) -> Result<Loaded, Refusal> {
         if let Some(tools) = self.services.catalog.of_component(component.digest()) {
             return Ok(Loaded { tools, component });
         }
@@ -141,7 +148,8 @@ impl Host {
         // The schemas come from a guest: compiling them takes time, and stack.
         let tools = {
             let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
-            pipeline::load(move || tools(&digest, &component)).await?
+            let file = file.map(Path::to_owned);
+            pipeline::load(move || tools(&digest, &component, file.as_deref())).await?
         };
         self.enter(component, tools.map_err(|errors| unusable(&errors))?, from)
     }
@@ -396,8 +404,8 @@ impl Loaded {
     }
 }
 
-fn tools(digest: &Arc<str>, component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
-    let described = agent_tool::toolkit(component.toolkit())?;
+fn tools(digest: &Arc<str>, component: &LoadedComponent, file: Option<&Path>) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+    let described = agent_tool::toolkit(&component.toolkit(file))?;
     let placed = described.placing();
     Tool::from_toolkit(described.toolkit, &described.notes, &facts(digest, component), Limits::default().wall)
         .map_err(placed)
@@ -411,6 +419,7 @@ pub(crate) fn facts(digest: &Arc<str>, component: &LoadedComponent) -> Component
         classifies: component.exports().classification,
         configures: component.exports().configuration,
         leaves_files: component.leaves_files(),
+        takes_granted_files: component.takes_granted_files(),
     }
 }
 
@@ -431,18 +440,14 @@ pub(crate) fn open_component(file: &Path) -> Result<(File, u64), Refusal> {
         return Err(unreadable(file, &std::io::Error::other("it is not a regular file")));
     }
     let size = metadata.len();
-    if size > COMPONENT_BYTES_MAX {
-        let message = format!(
-            "the component {} has {size} bytes, more than {COMPONENT_BYTES_MAX}; build it for release, without debug \
-             information",
-            file.display()
-        );
+    if size > component_bytes_max() {
+        let message = format!("the component {} has {size} bytes, {}", file.display(), larger_than_allowed());
         return Err(Refusal::new(ErrorClass::SandboxViolation, "component_too_large", message));
     }
     Ok((open, size))
 }
 
-/// Reads the file of a component, at most 64 MiB.
+/// Reads the file of a component, of at most 64 MiB unless the user allowed more.
 ///
 /// # Errors
 ///
@@ -483,7 +488,7 @@ pub(crate) fn absolute(file: &Path) -> Result<PathBuf, Refusal> {
 
 fn read_all(file: &Path, open: File) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
-    open.take(COMPONENT_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
+    open.take(component_bytes_max()).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
     Ok(bytes)
 }
 
@@ -514,10 +519,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large.wasm");
         // A hole: it takes no space.
-        File::create(&path).unwrap().set_len(COMPONENT_BYTES_MAX + 1).unwrap();
+        File::create(&path).unwrap().set_len(component_bytes_max() + 1).unwrap();
         let refusal = read_component(&path).unwrap_err();
         assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "component_too_large"));
-        let (message, size) = (refusal.to_string(), COMPONENT_BYTES_MAX + 1);
+        let (message, size) = (refusal.to_string(), component_bytes_max() + 1);
         assert!(message.contains(&format!("{} has {size} bytes", path.display())), "{message}");
     }
 }

@@ -33,6 +33,7 @@ pub use host::{Host, Loaded, read_component};
 pub use machine::{memory_bytes, share_bytes as memory_share_bytes};
 pub use toolcell_core::approval::{Approver, Inquiry, Prompt, Reply, Requested, Respondent, Session, Terms};
 pub use toolcell_core::catalog::{Catalog, Tool};
+pub use toolcell_core::component_size::{COMPONENT_BYTES, set_component_bytes_max};
 pub use toolcell_core::executor::{BoxFuture, Cancellation};
 pub use toolcell_core::hook::{
     Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, Matcher, OnFailure, Registration, UpdatedOutput,

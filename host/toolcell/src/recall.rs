@@ -63,13 +63,13 @@ fn one(sandbox: &Sandbox, file: &Path) -> Option<Recalled> {
     let (open, _) = open_component(file).ok()?;
     let path = absolute(file).ok()?;
     let component = sandbox.recall(&path, &open).ok()??;
-    let tools = tools(&component).ok()?;
+    let tools = tools(&component, &path).ok()?;
     Some(Recalled { component, tools, path })
 }
 
-/// The tools of a component that was accepted before.
-pub(crate) fn tools(component: &LoadedComponent) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
-    let described = agent_tool::toolkit(component.toolkit())?;
+/// The tools of the component in `file`, which was accepted before.
+pub(crate) fn tools(component: &LoadedComponent, file: &Path) -> Result<Vec<Arc<Tool>>, Vec<Finding>> {
+    let described = agent_tool::toolkit(&component.toolkit(Some(file)))?;
     let digest: Arc<str> = component.digest().into();
     Tool::from_accepted(described.toolkit, &described.notes, &facts(&digest, component))
 }

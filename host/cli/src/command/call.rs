@@ -72,7 +72,8 @@ impl Call {
         let callables = callable::targets(&self.callable, settings.layers.names());
         let named = CommandFiles::of(callables.iter().chain([&target]));
         let closed = kept::close(&home, &mut settings, &named);
-        let Settings { grants, limits, mut policy, expire, layers, selection, .. } = settings;
+        let Settings { mut grants, limits, mut policy, expire, layers, selection, .. } = settings;
+        grants.for_one = callables.is_empty();
         self.options.retry.apply(&mut policy);
         let exporting = Exporting(exporting::start(&layers, &self.options.call.grants, "call"));
         let mut listeners = exporting::listeners(exporting.0.as_ref());

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use toolcell::Home;
 use toolcell_command::runtime::Runtime;
+use toolcell_config::configured_compilation;
 use toolcell_core::record::{ErrorClass, Refusal};
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
@@ -91,6 +92,8 @@ impl Sign {
     }
 
     fn sign_file(&self, file: &Path) -> Result<Done, Stop> {
+        // It says how large a component may be.
+        configured_compilation(&Home::find()?).map_err(|error| BadRequest(format!("{error:#}")))?;
         let bytes = signed::component(file)?;
         let key = self.key()?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();

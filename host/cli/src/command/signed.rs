@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::record::Refusal;
 use toolcell_install::digest::Digest;
 use toolcell_install::reference::Reference;
 use toolcell_install::signature::sign::KEY_BYTES_MAX;
-use toolcell_install::source::{COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Sink, Source, too_large};
+use toolcell_install::source::{Referrer, ReferrerKind, Sink, Source, too_large};
 
 use super::exit::{BadRequest, Stop};
 
@@ -27,7 +28,7 @@ pub(super) async fn artifact(reference: &Reference, source: &dyn Source) -> Resu
         return Ok(Artifact { digest: manifest.digest, bytes: manifest.bytes, signatures });
     }
     let mut bytes = Vec::new();
-    let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(COMPONENT_BYTES_MAX));
+    let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
     source.fetch(&resolved, &mut sink).await?;
     let digest = sink.finish();
     Ok(Artifact { digest, bytes, signatures })
@@ -41,9 +42,9 @@ pub(super) fn component(path: &Path) -> Result<Vec<u8>, Stop> {
     if !open.metadata().map_err(unreadable)?.is_file() {
         return Err(BadRequest(format!("{} is not a regular file; name the .wasm", path.display())).into());
     }
-    open.take(COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    match bytes.len() as u64 > COMPONENT_BYTES_MAX {
-        true => Err(too_large(COMPONENT_BYTES_MAX).into()),
+    open.take(component_bytes_max() + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 > component_bytes_max() {
+        true => Err(too_large(component_bytes_max()).into()),
         false => Ok(bytes),
     }
 }

@@ -56,8 +56,11 @@ pub(super) struct Wrap {
     /// The namespace of its tools [default: the name of its package]
     #[arg(long, value_name = "NAMESPACE")]
     name: Option<String>,
+    /// Make tools of its functions, although it is a command
+    #[arg(long)]
+    functions: bool,
     /// The manifest.toml of an IronClaw extension, with its schemas beside it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wit", "profile", "policy", "name", "functions"])]
     manifest: Option<PathBuf>,
     /// The new file
     #[arg(short, long, value_name = "FILE")]
@@ -97,16 +100,18 @@ impl Wrap {
     fn wrap(&self) -> Result<Loaded, Stop> {
         if [&self.wit, &self.profile, &self.policy, &self.manifest].iter().all(|file| file.is_none())
             && self.name.is_none()
+            && !self.functions
         {
-            let message = "there is nothing to write: give --wit, --profile, --policy, --name or --manifest";
+            let message =
+                "there is nothing to write: give --wit, --profile, --policy, --name, --functions or --manifest";
             return Err(BadRequest(message.to_owned()).into());
         }
         if !self.force && self.output.symlink_metadata().is_ok() {
             return Err(exists(&self.output).into());
         }
         let home = Home::find()?;
-        let wrapped = self.wrapped(read_component(&self.file)?)?;
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
+        let wrapped = self.wrapped(read_component(&self.file)?)?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let loaded = Runtime::on_this_thread()?.block_on(host.load(&wrapped))?;
         if self.manifest.is_some() && !loaded.tools.iter().all(|tool| is_of_manifest(tool)) {
@@ -140,7 +145,7 @@ impl Wrap {
         if let Some(wit) = &self.wit {
             component = section(&component, DOCS_SECTION, &documentation(wit)?)?;
         }
-        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() {
+        if self.profile.is_none() && self.policy.is_none() && self.name.is_none() && !self.functions {
             return Ok(component);
         }
         let known = written(&component).map_err(BadRequest)?;
@@ -161,6 +166,7 @@ impl Wrap {
         }
         // A profile that has no ceiling must not remove one.
         profile.ceiling = profile.ceiling.or(known.ceiling);
+        profile.functions |= self.functions || known.functions;
         if self.name.is_some() {
             profile.namespace.clone_from(&self.name);
         }

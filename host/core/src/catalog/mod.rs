@@ -136,6 +136,12 @@ impl Catalog {
         self.components.read().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
     }
 
+    /// Whether the component with this digest is the only one.
+    pub(crate) fn has_only(&self, digest: &str) -> bool {
+        let known = self.components.read().unwrap_or_else(PoisonError::into_inner);
+        known.len() == 1 && known.contains_key(digest)
+    }
+
     /// Resolves `name`: a qualified name, a name, or an alias, in this order. Fails if it is unknown or ambiguous.
     pub fn resolve(&self, name: &str) -> Result<Arc<Tool>, Refusal> {
         let known = self.tools.read().unwrap_or_else(PoisonError::into_inner);

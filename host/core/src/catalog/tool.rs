@@ -40,6 +40,8 @@ pub struct ComponentFacts {
     pub configures: bool,
     /// Whether the host makes artifacts of the files that the component leaves in its scratch folder.
     pub leaves_files: bool,
+    /// Whether the component uses files, and nothing says which of its tools do, and how.
+    pub takes_granted_files: bool,
 }
 
 impl ComponentFacts {
@@ -83,6 +85,7 @@ pub struct Tool {
     configuration: Configuration,
     /// Whether the component imports the interface through which it calls other tools.
     calls_tools: bool,
+    takes_granted_files: bool,
     keeping: Keeping,
     /// The parts of its records that have no effect on this host.
     notes: Vec<Finding>,
@@ -172,6 +175,7 @@ impl Tool {
             classifies: facts.classifies,
             configuration: Configuration::new(facts.configures),
             calls_tools: facts.import(&CALLING),
+            takes_granted_files: facts.takes_granted_files,
             keeping: keeping(declaration, interface.as_ref(), &permission_profile),
             declaration: Arc::new(export::declaration(declaration, &contract)),
             contract: Arc::new(contract),
@@ -326,6 +330,11 @@ impl Tool {
     /// Whether the component can call other tools, if it is granted any.
     pub fn calls_tools(&self) -> bool {
         self.calls_tools
+    }
+
+    /// Whether the tool can use files although it declares none, if a command grants folders to its component alone.
+    pub fn takes_granted_files(&self) -> bool {
+        self.takes_granted_files
     }
 
     /// Whether the tool can change its caller's context (AT-EXEC-11).

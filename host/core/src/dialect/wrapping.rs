@@ -28,6 +28,9 @@ pub struct Profile {
     /// Namespace of the tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Whether its functions are its tools, although it is a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub functions: bool,
     /// The most that all of them may ask for; `None`: what the component imports, and what the tools' profiles name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Ceiling>,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
-use crate::policy::{self, Case, Declared, Limits, Outcome, Permit, Subject, Verdict};
+use crate::policy::{self, Case, Declared, Files, Grants, Limits, Outcome, Permit, Subject, Verdict};
 use crate::record::{
-    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
-    Status,
+    ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, PermissionProfile,
+    Refusal, SafetyFacts, Status,
 };
 
 use super::approval;
@@ -160,11 +160,12 @@ async fn weigh<T: Send + 'static>(
     look: fn(Case<'_>) -> T,
 ) -> Result<T, Refusal> {
     let classified = classify(journey, tool, input).await?;
+    let terms = Terms::of(journey, tool);
     if !policy::names_much(tool.subjects(), input) {
-        return Ok(look(case(journey, tool, input, classified)));
+        return Ok(look(case(journey, tool, &terms, input, classified)));
     }
     let (request, tool, input) = (&journey.request, Arc::clone(tool), input.clone());
-    let (grants, rules) = (Arc::clone(&request.grants), Arc::clone(&request.policy));
+    let rules = Arc::clone(&request.policy);
     let (opinion, protected) = (journey.opinion.clone(), journey.services.protected.clone());
     let (subject, limits) = (subject(journey, &tool), limits(journey, &tool));
     let lineage = request.lineage.clone();
@@ -173,9 +174,9 @@ async fn weigh<T: Send + 'static>(
             subject,
             input,
             limits,
-            declared: declared(&tool),
+            declared: declared(&tool, &terms),
             classified,
-            grants: &grants,
+            grants: &terms.grants,
             policy: &rules,
             opinion: opinion.as_ref(),
             protected: &protected,
@@ -185,14 +186,48 @@ async fn weigh<T: Send + 'static>(
     journey.checks.run("deciding on the call", decide).await
 }
 
-fn case<'a>(journey: &'a Journey<'_>, tool: &'a Tool, input: &Input, classified: Option<SafetyFacts>) -> Case<'a> {
+/// What a tool asks for and what it is granted, in this call.
+struct Terms {
+    grants: Arc<Grants>,
+    /// In place of the tool's own profile.
+    profile: Option<Box<PermissionProfile>>,
+    files: Files,
+}
+
+impl Terms {
+    fn of(journey: &Journey<'_>, tool: &Tool) -> Self {
+        let grants = &journey.request.grants;
+        let (catalog, component) = (&journey.services.catalog, tool.component());
+        let plain = |files| Self { grants: Arc::clone(grants), profile: None, files };
+        if !tool.takes_granted_files() {
+            return plain(Files::Declared);
+        }
+        if !(grants.for_one && catalog.has_only(component)) && guard!("unsaid_files") {
+            return plain(Files::Unsaid);
+        }
+        match policy::as_granted(tool.permission_profile(), grants) {
+            Some((profile, grants)) => {
+                Self { grants: Arc::new(grants), profile: Some(Box::new(profile)), files: Files::AsGranted }
+            }
+            None => plain(Files::Declared),
+        }
+    }
+}
+
+fn case<'a>(
+    journey: &'a Journey<'_>,
+    tool: &'a Tool,
+    terms: &'a Terms,
+    input: &Input,
+    classified: Option<SafetyFacts>,
+) -> Case<'a> {
     Case {
         subject: subject(journey, tool),
         input: input.clone(),
         limits: limits(journey, tool),
-        declared: declared(tool),
+        declared: declared(tool, terms),
         classified,
-        grants: &journey.request.grants,
+        grants: &terms.grants,
         policy: &journey.request.policy,
         opinion: journey.opinion.as_ref(),
         protected: &journey.services.protected,
@@ -212,18 +247,19 @@ fn limits(journey: &Journey<'_>, tool: &Tool) -> Limits {
     journey.request.limits.clone().with_timeout_ms(tool.timeout_ms())
 }
 
-fn declared(tool: &Tool) -> Declared<'_> {
+fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
     let declaration = tool.declaration();
     Declared {
         tool_id: &declaration.tool_id,
         namespace: &declaration.namespace,
         name: &declaration.name,
-        profile: tool.permission_profile(),
+        profile: terms.profile.as_deref().unwrap_or(tool.permission_profile()),
         facts: tool.facts(),
         subjects: tool.subjects(),
         hides_input: tool.contract().has_sensitive_fields(),
         native_ids: tool.native_ids(),
         needs_user: tool.needs_user(),
+        files: terms.files,
         unheard: tool.unheard(),
     }
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
 
-use super::{Ceiling, Grants, Limits, Opinion, Policy, Subject};
+use super::{Ceiling, Files, Grants, Limits, Opinion, Policy, Subject};
 
 /// Inputs of one decision.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Declared<'a> {
     pub native_ids: &'a [String],
     /// Whether a user takes part in each call.
     pub needs_user: bool,
+    /// What it says of the files that it uses.
+    pub files: Files,
     /// Why rules or policies that the tool names may not be heard.
     pub unheard: Option<&'static str>,
 }

@@ -79,6 +79,8 @@ pub struct Grants {
     pub changeable: Vec<FolderGrant>,
     /// The requests that may be sent, and those that may not.
     pub network: NetworkGrants,
+    /// Whether they were given to one component alone, so that they can be meant for no other.
+    pub for_one: bool,
     /// The working directory of the caller: relative paths in arguments start here, where a grant covers it.
     pub cwd: Option<PathBuf>,
 }

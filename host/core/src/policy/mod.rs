@@ -32,6 +32,7 @@ mod scope;
 mod secret;
 mod suggestion;
 mod tools;
+mod unsaid;
 mod unused;
 
 pub use blocked::ToolPatterns;
@@ -54,3 +55,5 @@ pub use rules::{InstalledTool, Policy, Rule, RuleWords};
 pub use scope::Scope;
 pub use secret::{Placement, SecretGrant, SecretUse};
 pub use tools::{ToolCalls, ToolGrant};
+pub use unsaid::Files;
+pub(crate) use unsaid::as_granted;

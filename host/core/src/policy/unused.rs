@@ -4,7 +4,7 @@ use crate::record::{AccessKind, Behavior, RuleSource};
 
 use super::decide::Ruling;
 use super::tools::covers_declared;
-use super::{Capability, Case};
+use super::{Capability, Case, Files};
 
 /// A note for each command-line grant that gives this call nothing, or less than it says. Grants in files are for many
 /// tools at once, so they get no notes.
@@ -21,6 +21,27 @@ pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec
 fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
     let (profile, tool) = (case.declared.profile, case.declared.tool_id);
     let reads = profile.wants(&AccessKind::FileRead);
+    let granted = case.grants.folders().filter(|grant| typed(grant.source));
+    match case.declared.files {
+        Files::Declared => {}
+        Files::AsGranted => {
+            return notes.extend(granted.map(|grant| {
+                format!(
+                    "{} counts for {tool}, which declares no files: the command is for its component alone",
+                    grant.rule
+                )
+            }));
+        }
+        Files::Unsaid => {
+            return notes.extend(granted.map(|grant| {
+                format!(
+                    "{} gives {tool} nothing: it declares no files, and the command may run other components; name its component alone, \
+                     or declare `paths` with toolcell wrap --profile",
+                    grant.rule
+                )
+            }));
+        }
+    }
     if profile.wants_file_write() {
         return;
     }

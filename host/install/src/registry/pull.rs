@@ -5,13 +5,14 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 
 use crate::digest::{Digest, Hasher};
 use crate::exchange::Call;
 use crate::reference::Reference;
-use crate::source::{self, COMPONENT_BYTES_MAX, Referrer, ReferrerKind, Resolved, Sink, Source};
+use crate::source::{self, Referrer, ReferrerKind, Resolved, Sink, Source};
 
 use super::auth::Access;
 use super::manifest::{Document, MANIFEST_BYTES_MAX};
@@ -42,8 +43,8 @@ impl Source for Registries {
             let shown = registry.to_string();
             let document = Document::parse(&sent.bytes, sent.content_type.as_deref(), &shown)?;
             let layer = document.component(&shown)?;
-            if layer.size > COMPONENT_BYTES_MAX {
-                return Err(source::too_large(COMPONENT_BYTES_MAX));
+            if layer.size > component_bytes_max() {
+                return Err(source::too_large(component_bytes_max()));
             }
             Ok(Resolved {
                 reference: reference.clone(),

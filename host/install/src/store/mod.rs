@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_core::private::{self, Others};
 use toolcell_core::record::{ErrorClass, Refusal};
 
 use crate::digest::{Digest, Hasher};
 use crate::place;
-use crate::source::COMPONENT_BYTES_MAX;
 
 const FOLDER: &str = "store";
 const COMPONENTS: &str = "components";
@@ -82,7 +82,7 @@ pub fn changed(path: &Path, why: &str) -> Refusal {
 
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    private::open(path, Others::Nothing)?.take(COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    private::open(path, Others::Nothing)?.take(component_bytes_max() + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

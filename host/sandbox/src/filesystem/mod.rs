@@ -366,6 +366,9 @@ impl HostDescriptor for Guarded<'_> {
 
     async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         if self.denials().is_empty() {
+            // A slash at the end names the same folder, and wasmtime-wasi refuses it.
+            let name = Some(path.trim_end_matches('/')).filter(|name| !name.is_empty());
+            let path = name.map(str::to_owned).unwrap_or(path);
             return self.plain.remove_directory_at(fd, path).await;
         }
         let place = self.place_to_change(&fd, &path).await?;

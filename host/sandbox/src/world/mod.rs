@@ -10,6 +10,8 @@ mod near;
 mod tool;
 mod wit;
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use toolcell_core::executor::BoxFuture;
 use toolcell_core::policy::Limits;
@@ -60,7 +62,7 @@ pub(super) struct Examined<'a> {
 /// Version of what the host makes of components of other worlds: their toolkits, and the components that it makes of modules
 /// (`adapt.rs`). Change it together with them, and with what a component is refused for when it is compiled (`metadata.rs`).
 /// All of it is kept with the compiled code: an older toolkit may ask for more, and an older component was not checked.
-pub(super) const TRANSLATION_VERSION: &str = "2";
+pub(super) const TRANSLATION_VERSION: &str = "3";
 
 /// Interfaces of worlds that are not plain functions, in any version.
 const RESERVED: [&str; 4] = ["toolcell:", "near:agent/", "act:", "amplifier:modules/"];
@@ -127,6 +129,29 @@ impl Kind {
         Err(invalid("not_a_tool", message))
     }
 
+    /// Which world the profile of a component chooses: that of its functions, also for a command.
+    pub(super) fn chosen(self, exports: &[String], bytes: &[u8]) -> Self {
+        let has_functions = exports.iter().any(|name| !name.starts_with("wasi:"));
+        match self {
+            Self::Command
+                if has_functions && wit::profile(bytes).is_ok_and(|found| found.is_some_and(|it| it.functions)) =>
+            {
+                Self::Wit
+            }
+            found => found,
+        }
+    }
+
+    /// Whether a component with these imports uses files, and says of none of its tools which: no profile does, and plain
+    /// functions cannot.
+    pub(super) fn takes_granted_files(self, imports: &[String], bytes: &[u8]) -> bool {
+        let says_nothing = || match wit::profile(bytes) {
+            Ok(profile) => profile.is_none_or(|profile| profile.tools.is_empty() && profile.ceiling.is_none()),
+            Err(_) => false,
+        };
+        self == Self::Wit && imports.iter().any(|name| name.starts_with("wasi:filesystem/")) && says_nothing()
+    }
+
     /// Returns a linker for a component of this world with these imports.
     pub(super) fn linker(self, engine: &wasmtime::Engine, imports: &[String]) -> wasmtime::Result<Linker<State>> {
         match self {
@@ -145,6 +170,15 @@ impl Kind {
             Self::Act => Box::new(act::Act::new(instance)?),
             Self::Wit => Box::new(wit::Wit::new(instance)?),
         })
+    }
+
+    /// The toolkit of a component that got the name of its file `file`; `None` if it has a name of its own, as in all worlds but
+    /// one.
+    pub(super) fn named_by(self, file: &Path, toolkit: &str) -> Option<String> {
+        match self {
+            Self::Command => command::named_by(file, toolkit),
+            Self::Tool | Self::Amplifier | Self::Near | Self::Act | Self::Wit => None,
+        }
     }
 
     /// Whether the files that a component of this world leaves in its scratch folder become artifacts.
@@ -188,6 +222,9 @@ impl Kind {
                  remove it",
             ),
             (_, Err(why)) => refused(&format!("a custom section `toolcell:profile` that cannot be used: {why}")),
+            (_, Ok(Some(profile))) if profile.functions => refused(
+                "a profile that chooses its functions, and exports none beside those of its kind; leave that out",
+            ),
             (_, Ok(Some(profile))) if !profile.tools.is_empty() || profile.ceiling.is_some() => refused(
                 "a profile or a ceiling of its tools, which only components of plain functions may have; a component of its kind may \
                  have a namespace alone",

@@ -124,6 +124,7 @@ fn asks(tool: &Tool, rows: &mut Rows) {
             rows.wrapped(2, 4, &format!("{name}: {}", one_line(value)));
         }
     };
+    line("files", if tool.takes_granted_files() { "those that a command grants to its component alone" } else { "" });
     line("cannot be granted", &not_grantable(profile).map(word).collect::<Vec<_>>().join(", "));
     line("network", profile.network_scope.as_deref().unwrap_or_default());
     line("secrets", &profile.credential_refs.join(", "));

@@ -2,11 +2,12 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
+use toolcell_core::component_size::component_bytes_max;
 use toolcell_install::component;
 use toolcell_install::digest::Digest;
 use toolcell_install::lock::Entry;
 use toolcell_install::place::Installed;
-use toolcell_install::source::{COMPONENT_BYTES_MAX, Sink};
+use toolcell_install::source::Sink;
 
 use super::super::exit::{self, Exit, Stop};
 use super::options::{PlaceOptions, SourceOptions};
@@ -86,7 +87,7 @@ fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, R
             return Ok(Latest { digest, version });
         }
         let mut bytes = Vec::new();
-        let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(COMPONENT_BYTES_MAX));
+        let mut sink = Sink::new(&mut bytes, resolved.size.unwrap_or(component_bytes_max()));
         let outcome = source.fetch(&resolved, &mut sink).await;
         let fetched = sink.finish();
         match digest {

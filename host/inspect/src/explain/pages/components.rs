@@ -18,7 +18,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(SetupRequired), Call(SandboxViolation), Call(ResultTooLarge)],
         means: "The component, or a part of it, is too large.",
         cause: "It has more bytes than toolcell loads.",
-        remedy: "Build it with optimisation, and without debug information.",
+        remedy: "If you trust it, raise `size` in `[compile]` of your own `toolcell.toml`.",
     },
     Page {
         code: "component_invalid",

@@ -1,10 +1,13 @@
 //! The tool that every command is.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use toolcell_core::record::{AccessKind, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
-use crate::world::declared::{self, Declared};
+use super::name;
+use crate::world::declared::{self, Declared, LeftOut};
 
 const NAMESPACE: &str = "command";
 /// The tool's name, for a command that has none.
@@ -15,11 +18,37 @@ const DESCRIPTION: &str = "Runs a command-line program in a sandbox. `args` are 
     what it printed; the files that it makes in its working directory become artifacts. It reads other files only in \
     folders that were granted, by their full paths, and changes none there.";
 
-/// Returns the toolkit of a command, as JSON text. `namespace` was written into it, `name` is what it calls itself.
-pub(super) fn toolkit(namespace: Option<&str>, name: Option<&str>, imports: &[String]) -> String {
+/// Returns the toolkit of a command, as JSON text. `namespace` was written into it, `name` is what it calls itself, and
+/// `left_out` are its functions.
+pub(super) fn toolkit(namespace: Option<&str>, name: Option<&str>, imports: &[String], left_out: &[LeftOut]) -> String {
     let names = declared::names([name.unwrap_or(NAME)]);
     let tools: Vec<Declared> = names.into_iter().map(|name| declared(name, imports)).collect();
-    declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, &[])
+    declared::toolkit(namespace.unwrap_or(NAMESPACE), &tools, left_out)
+}
+
+/// The places of a toolkit of one tool that have its id, or begin with it.
+const IDS: [&str; 6] = [
+    "/declarations/0/tool_id",
+    "/declarations/0/interface_ref",
+    "/declarations/0/permission_profile_ref",
+    "/interfaces/0/tool_id",
+    "/interfaces/0/interface_id",
+    "/permission_profiles/0/permission_profile_id",
+];
+
+/// The toolkit of a command that has no name, with that of its file; `None` if it has one, or its file gives none.
+pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
+    let mut toolkit: Value = serde_json::from_str(toolkit).ok()?;
+    let name = toolkit.pointer_mut("/declarations/0/name").filter(|name| *name == NAME)?;
+    let new = declared::names([name::of_file(file)?.as_str()]).pop()?;
+    *name = new.as_str().into();
+    let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
+    let (old, new) = (format!("{namespace}.{NAME}"), format!("{namespace}.{new}"));
+    for place in IDS {
+        let id = toolkit.pointer_mut(place)?;
+        *id = id.as_str()?.replacen(&old, &new, 1).into();
+    }
+    Some(toolkit.to_string())
 }
 
 fn declared(name: String, imports: &[String]) -> Declared {
@@ -122,7 +151,7 @@ mod tests {
     #[track_caller]
     fn accepted(name: Option<&str>, imports: &[&str]) -> Toolkit {
         let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(None, name, &imports)).unwrap();
+        let Described { toolkit, notes, .. } = agent_tool::toolkit(&super::toolkit(None, name, &imports, &[])).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         toolkit
     }
@@ -135,6 +164,18 @@ mod tests {
         assert!(profile.wants_drafts() && profile.wants(&AccessKind::FileRead) && !profile.wants_file_write());
         assert!(!profile.reaches_out());
         assert_eq!(profile.risk_level, RiskLevel::Medium);
+    }
+
+    #[test]
+    fn only_a_command_without_a_name_gets_that_of_its_file() {
+        let nameless = super::toolkit(Some("mine"), None, &[], &[]);
+        let named = named_by("/tools/word count.wasm".as_ref(), &nameless).unwrap();
+        let kit = agent_tool::toolkit(&named).unwrap().toolkit;
+        assert_eq!(kit.declarations[0].tool_id, "mine.word-count");
+        assert_eq!(kit.declarations[0].qualified_name(), "mine.word-count");
+        assert!(!named.contains("mine.run"), "{named}");
+        assert_eq!(named_by("a.wasm".as_ref(), &super::toolkit(None, Some("wc"), &[], &[])), None);
+        assert_eq!(named_by("..".as_ref(), &nameless), None);
     }
 
     #[test]

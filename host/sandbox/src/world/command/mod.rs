@@ -11,14 +11,18 @@ use toolcell_core::executor::BoxFuture;
 use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::types::{self, ComponentItem};
-use wasmtime::component::{InstancePre, Type};
+use wasmtime::component::{Component, InstancePre, Type};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
+use super::declared::LeftOut;
+use super::wit::Found;
 use super::{Call, Examined, Outcome, World};
 use crate::component::invalid;
 use crate::state::State;
 use crate::wasi::Process;
+
+pub(super) use declaration::named_by;
 
 /// The start of the name of the export that makes a component a command: all versions of WASI 0.2 are compatible.
 const RUN: &str = "wasi:cli/run@0.2.";
@@ -41,6 +45,14 @@ fn has_run(component: &types::Component, engine: &wasmtime::Engine) -> bool {
         _ => false,
     };
     plain && run.params().len() == 0 && !run.async_()
+}
+
+/// The functions of a component that runs as a command, and how to make tools of them.
+fn left_out(component: &Component) -> Vec<LeftOut> {
+    const REASON: &str =
+        "the component runs as a command; `toolcell wrap FILE --functions -o NEW` makes tools of its functions instead";
+    let functions = Found::of(component).functions.into_iter();
+    functions.map(|function| LeftOut { name: function.tool, reason: REASON.to_owned() }).collect()
 }
 
 pub(super) struct Command(CommandPre<State>);
@@ -79,7 +91,8 @@ impl World for Command {
                 return Err(invalid("contract_mismatch", message.to_owned()));
             }
             let imports: Vec<String> = kind.imports(engine.wasmtime()).map(|(name, _)| name.to_owned()).collect();
-            Ok(declaration::toolkit(namespace, name::of(bytes).as_deref(), &imports))
+            let left_out = left_out(component);
+            Ok(declaration::toolkit(namespace, name::of(bytes).as_deref(), &imports, &left_out))
         })
     }
 

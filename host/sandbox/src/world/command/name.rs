@@ -1,11 +1,15 @@
 //! What a module or a component calls itself, in the custom section that its toolchain writes.
 
+use std::path::Path;
+
 use toolcell_core::dialect::sections::{component_name, module_name, own_module_name};
 
 use crate::adapt;
 
 /// Length of the hash that cargo appends to the name of a program, in characters.
 const HASH_CHARS: usize = 16;
+/// Length of the digest of a component, in hexadecimal digits.
+const DIGEST_CHARS: usize = 64;
 
 /// Returns the name of the module or component `bytes`, without folder, extension and hash; `None` if it has none.
 pub(super) fn of(bytes: &[u8]) -> Option<String> {
@@ -14,6 +18,14 @@ pub(super) fn of(bytes: &[u8]) -> Option<String> {
         false => component_name(bytes).or_else(|| module_name(bytes)),
     };
     named.and_then(short)
+}
+
+/// Returns the name that the file `file` gives a program, likewise; `None` if it is named by a digest, as in a store.
+pub(super) fn of_file(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let stem = name.strip_suffix(".wasm").unwrap_or(name);
+    let is_digest = stem.len() == DIGEST_CHARS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_digest { None } else { short(name) }
 }
 
 /// Most linkers write the name of the file that they make, such as `target/wc-0123456789abcdef.wasm`.
@@ -30,7 +42,7 @@ fn short(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::{of, of_file};
 
     fn of_text(text: &str) -> Option<String> {
         of(&wat::parse_str(text).unwrap())
@@ -56,6 +68,16 @@ mod tests {
             assert_eq!(of_text(&format!("(module (@name {name:?}))")).as_deref(), Some(short), "{name}");
         }
         assert_eq!(of_text(r#"(module (@name "../.wasm"))"#), None);
+    }
+
+    #[test]
+    fn a_file_names_its_program_and_a_digest_names_none() {
+        let of = |file: &str| of_file(file.as_ref());
+        assert_eq!(of("/tools/wc-0123456789abcdef.wasm").as_deref(), Some("wc"));
+        assert_eq!(of("wc").as_deref(), Some("wc"));
+        for none in ["..", "/", ".wasm", &format!("/store/{}.wasm", "0a".repeat(32))] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

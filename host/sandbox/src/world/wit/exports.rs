@@ -19,16 +19,16 @@ const WASI: &str = "wasi:";
 
 /// The functions of a component.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) functions: Vec<Function>,
+pub(in crate::world) struct Found {
+    pub(in crate::world) functions: Vec<Function>,
     /// The functions that no tool can be made of, and why.
     pub(super) left_out: Vec<LeftOut>,
 }
 
 /// A function, and how it is called as a tool.
 #[derive(Debug)]
-pub(super) struct Function {
-    pub(super) tool: String,
+pub(in crate::world) struct Function {
+    pub(in crate::world) tool: String,
     /// The export of the interface that has the function; `None` at the root.
     pub(super) interface: Option<String>,
     pub(super) name: String,
@@ -37,7 +37,7 @@ pub(super) struct Function {
 
 impl Found {
     /// Reads the exports of `component`, always in the same order and with the same names.
-    pub(super) fn of(component: &Component) -> Self {
+    pub(in crate::world) fn of(component: &Component) -> Self {
         let engine = component.engine();
         Self::among(component.component_type().exports(engine), engine)
     }

@@ -20,7 +20,7 @@ use super::{Call, Examined, Outcome, World};
 use crate::bindings::tool::exports::toolcell::tool::guest::Output;
 use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 use crate::state::State;
-use exports::Found;
+pub(in crate::world) use exports::Found;
 use shape::{Shape, Signature};
 use value::Unfit;
 
