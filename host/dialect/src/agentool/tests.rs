@@ -110,7 +110,7 @@ fn a_document_with_one_thing_wrong_is_refused() {
         ("tool-spec", "/metadata/category", json!("search")),
         ("tool-spec", "/metadata/cost_tier", json!("cheapest")),
         ("tool-spec", "/metadata/side_effects", json!("no")),
-        ("tool-call", "/id", Value::Null),
+        ("tool-call", "/id", json!("")),
         ("tool-call", "/arguments", json!("{}")),
         ("tool-call", "/timestamp", json!("today")),
         ("tool-result", "/call_id", Value::Null),
