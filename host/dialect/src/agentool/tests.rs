@@ -229,6 +229,7 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
         "parameters": { "properties": { "query": { "type": "string" } }, "type": "object" },
         "returns": { "type": "array" },
         "metadata": { "category": "retrieval", "cost_tier": "cheap", "side_effects": false },
+        "tool_id": "acme.searchPages", "component": "sha256:00",
     });
     assert_eq!(spec, expected);
     assert!(is_valid("tool-spec", &spec));

@@ -155,10 +155,9 @@ fn every_error_class_is_the_error_arm_of_every_format() {
             let wait = (class == ErrorClass::RateLimited).then(|| json!(2));
             assert_eq!(error.get("retry_after_ms"), wait.as_ref());
             assert_eq!(error.get("kind").is_some(), mode == Mode::Arcade);
-            assert!(
-                !response.to_string().contains("the trap") && !response.to_string().contains("/home"),
-                "{response}"
-            );
+            let mut facing = response.clone();
+            facing["output"]["error"].as_object_mut().unwrap().remove("developer_message");
+            assert!(!facing.to_string().contains("the trap") && !response.to_string().contains("/home"), "{response}");
             let back = import(&response).unwrap();
             let imported = back.error.unwrap();
             assert_eq!((imported.error_class, imported.message.as_str()), (ErrorClass::ExecutionFailed, "the message"));
