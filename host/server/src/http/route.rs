@@ -178,9 +178,9 @@ impl Routes {
     ) -> Self {
         let counts = (tokens.principals().len(), tokens.approvers().len(), usize::from(worker.is_some()));
         let doors = Doors::new(server, limits, counts, close);
-        let (of_engine, arguments) = doors.budgets();
-        let dialects =
-            Dialects { base, needs_token: tokens.are_required(), worker: worker.map(|worker| (worker, arguments)) };
+        let (of_engine, arguments, results) = doors.budgets();
+        let worker = worker.map(|worker| (worker, arguments, results));
+        let dialects = Dialects { base, needs_token: tokens.are_required(), worker };
         let api = Api::new(server, limits.body_time, dialects);
         let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
         let (server, limits, engine) = (Arc::clone(server), limits.clone(), (ENGINE.into(), of_engine));
@@ -286,8 +286,7 @@ impl Routes {
             let mut given = request.headers().get_all(AUTHORIZATION).iter();
             let only = given.next().filter(|_| given.next().is_none()).and_then(|value| value.to_str().ok());
             if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let body = Bytes::copy_from_slice(refused.body.as_bytes());
-                let mut response = response(StatusCode::UNAUTHORIZED, "application/json", body);
+                let mut response = super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 return Err(noted(response).into());
             }
