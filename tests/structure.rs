@@ -189,7 +189,7 @@ fn has_test(compiled: &str, file: &str, test: &str) -> bool {
     };
     let module = path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
     let name = format!("{module}::{test}: test");
-    compiled.lines().any(|line| line == name)
+    place(file).is_file() && compiled.lines().any(|line| line == name)
 }
 
 /// The tests of this binary, a line for each.

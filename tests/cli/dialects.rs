@@ -353,13 +353,40 @@ fn every_exported_name_fits_its_api_and_leads_back_to_its_tool() {
             assert_eq!(call["tool_id"], id);
             let shown = home.toolcell(&["show", call["invocation_id"].as_str().unwrap(), "--json"]).run().exits(0);
             let invocation = shown.json()["invocation"].clone();
-            let mapping = json!({ "source": dialect, "tool_call_id": "one", "function_name": name });
+            let mapping = json!({
+                "source": dialect, "tool_call_id": "one", "function_name": name, "strict": false, "defer_loading": false,
+            });
             assert_eq!(
                 (&invocation["external_mappings"], &invocation["native_call_id"]),
                 (&json!([mapping]), &json!("one"))
             );
         }
     }
+}
+
+#[test]
+fn calls_that_their_request_wants_one_by_one_run_so_and_are_printed_as_those_of_a_batch() {
+    let home = Home::new();
+    let tool = guest("probe#hold");
+    let calls = ["one", "two"].map(|id| (id, "probe_hold", r#"{"ms": 100}"#));
+    let run = |message: &Value, form: &str| {
+        let run = home.toolcell(&["run", &tool, "--dialect=openai-responses", "--no-config", form]);
+        run.stdin(&message.to_string()).run().exits(0).stdout
+    };
+    let mut asked = message("openai-responses", &calls);
+    asked["parallel_tool_calls"] = json!(false);
+    asked["tool_choice"] = json!("auto");
+    let records: Vec<Value> = run(&asked, "--record").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [one, two] = records.as_slice() else { panic!("{records:?}") };
+    let at = |record: &Value, field: &str| record["invocation"][field].as_str().unwrap().to_owned();
+    assert!(at(one, "ended_at") <= at(two, "started_at"), "{one}\n{two}");
+    assert_eq!(one["invocation"]["scheduler_policy"]["max_parallel"], json!(1), "{one}");
+    let mapping = &two["invocation"]["external_mappings"][0];
+    assert_eq!((&mapping["parallel_tool_calls"], &mapping["tool_choice"]), (&json!(false), &json!("auto")));
+    let printed = run(&message("openai-responses", &calls), "--json");
+    let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().map(|line| &line["id"]).collect::<Vec<_>>(), ["one", "two"]);
+    assert!(lines.iter().all(|line| line["result"]["status"] == "succeeded"), "{printed}");
 }
 
 #[test]

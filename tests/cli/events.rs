@@ -98,6 +98,10 @@ fn the_events_of_ended_calls_are_numbered_and_can_be_chosen() {
     let of = |record: &Value| record["events"].as_array().unwrap().clone();
     let printed: Vec<Value> = all.iter().map(|line| line["event"].clone()).collect();
     assert_eq!(printed, [of(&first), of(&second)].concat());
+    let about = |line: &Value| line["event"]["subject"].as_str().unwrap().to_owned();
+    let call = about(&all[0]);
+    assert_eq!(home.toolcell(&["show", &call, "--json"]).run().exits(0).json()["invocation"], first["invocation"]);
+    assert!(all[..of(&first).len()].iter().all(|line| about(line) == call), "{all:?}");
     // Numbers stay what they are.
     let from = all.len() - 2;
     assert_eq!(home.events(&[&format!("--from={from}")]), all[from - 1..]);
@@ -247,6 +251,11 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     assert_eq!(types(&events), ["tool.deferred.discovered", "tool.deferred.loaded"]);
     let created = home.events(&["--type=tool.surface.*"]);
     assert_eq!(types(&created), ["tool.surface.created"]);
+    assert_eq!(created[0]["event"]["subject"], created[0]["event"]["data"]["surface_id"]);
+    let declared = home.events(&["--type=tool.declared"]);
+    let about: Vec<&Value> = declared.iter().map(|line| &line["event"]["subject"]).collect();
+    assert_eq!(about, ["event_crowd.t0", "event_crowd.t1", "event_crowd.t2"]);
+    assert!(sequences(&declared).iter().all(|number| *number < sequences(&created)[0]), "{declared:?}");
     assert_eq!(events[0]["event"]["data"]["surface_id"], created[0]["event"]["data"]["surface_id"]);
     assert_eq!(events[0]["event"]["data"]["query"], "word2x");
     assert_eq!(events[1]["event"]["data"]["selection_ref"], "select:event_crowd_t2");

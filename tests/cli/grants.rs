@@ -85,6 +85,17 @@ fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
 }
 
 #[test]
+fn an_error_has_what_the_network_said_in_its_own_words() {
+    // Nobody listens there any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let origin = format!("http://127.0.0.1:{port}");
+    let input = json!({ "url": format!("{origin}/x") }).to_string();
+    let ran = Toolcell::new(["call", &example("fetch"), &input, &format!("--allow-net={origin}"), "--json"]).run();
+    let error = ran.json()["error"].clone();
+    assert_eq!(error["native_error_ref"], json!({ "request": "ConnectionRefused" }), "{error}");
+}
+
+#[test]
 fn a_relative_path_in_the_arguments_starts_at_the_callers_folder() {
     let (_guard, folder) = scratch();
     file(&folder, "below/a.txt");

@@ -164,6 +164,15 @@ fn null_for_an_optional_argument_leaves_it_out_and_the_record_says_so() {
         "{record}"
     );
     assert!(change["reason"].as_str().unwrap().contains("left out"), "{change}");
+    // From a client of another protocol, what adapts its calls changed it.
+    let mut client = Client::run(tool.run(&["mcp"]));
+    client.initialize("2025-06-18");
+    let listed = client.request("tools/list", json!({}))["result"]["tools"][0].clone();
+    let name = listed["name"].as_str().unwrap().to_owned();
+    client.call(&name, sent);
+    client.close();
+    let shown = Toolcell::at(tool.home.path(), ["show", "--json"]).run().exits(0).json();
+    assert_eq!(shown["result"]["input_mutations"][0]["source_type"], "adapter", "{shown}");
     // A null that the schema accepts is a value.
     let cells = json!({ "action": "write_values", "range": "A1", "rows": [[null]] });
     let record = tool.run(&["call", &cells.to_string(), "--record"]).run().exits(0).json();

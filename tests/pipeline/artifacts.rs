@@ -94,6 +94,27 @@ async fn a_file_that_the_answer_refers_to_is_kept_and_listed_wherever_the_call_i
 }
 
 #[tokio::test]
+async fn a_partial_result_names_its_artifacts_and_only_those_of_its_call() {
+    let (_guard, _, host) = place();
+    let input = json!({ "files": [{ "name": "a.csv" }], "early": true, "refer_to": ["toolcell:artifact/none"] });
+    let record = test(&host).call(input).await.record();
+    let early = &record["progress"][0];
+    assert_eq!(early["status"], "partial_result", "{record}");
+    let named = early["artifact_refs"].as_array().unwrap();
+    assert_eq!(named.len(), 1, "{early}");
+    assert_eq!(
+        (&named[0]["name"], &named[0]["reference"]),
+        (&json!("a.csv"), &early["partial_content"][0]["reference"])
+    );
+    let whole = test(&host).call(json!({ "files": [{ "name": "a.csv" }], "early": true })).await.record();
+    assert_eq!(whole["progress"][0]["artifact_refs"][0]["digest"], whole["result"]["artifact_refs"][0]["digest"]);
+    // A name that repeats a sensitive argument is hidden there as everywhere.
+    let secret = json!({ "files": [{ "name": "a" }], "early": true, "secret": CANARY.value() });
+    let hidden = test(&host).call(secret).await.record()["progress"][0].to_string();
+    assert!(hidden.contains("artifact_refs") && !hidden.contains(CANARY.value()), "{hidden}");
+}
+
+#[tokio::test]
 async fn a_call_without_artifacts_has_no_trace_of_them() {
     let (_guard, folder, host) = place();
     let called = Test::new("probe#echo").on(&host).call(json!({})).await;

@@ -74,12 +74,17 @@ async fn a_call_whose_caller_leaves_it_tells_so_once_it_runs_and_never_after_its
     request.background = Some(background.clone());
     let cancellation = request.cancellation.clone();
     let leave = async {
-        listener.wait_for("hostile.sleep", "tool.invocation.started").await;
+        // The tool reports nothing.
+        listener.wait_for("hostile.sleep", "tool.invocation.progress").await;
         background.enter();
         cancellation.cancel(AbortReason::UserInterruption);
     };
     let record = tokio::join!(host.call(request), leave).0;
-    assert_eq!(told(&record), ["backgrounded", "canceled"]);
+    assert_eq!(told(&record), ["running", "backgrounded", "canceled"]);
+    let tasks: Vec<Option<InvocationId>> = record.progress.iter().map(|update| update.task_id).collect();
+    let id = Some(record.invocation.invocation_id);
+    assert_eq!(tasks, [None, id, id]);
+    assert!((2_000..60_000).contains(&record.progress[0].elapsed_ms), "{:?}", record.progress);
     let before = listener.heard().len();
     background.enter();
     assert_eq!(listener.heard().len(), before);

@@ -237,6 +237,7 @@ impl Executor for Actors {
                 context_modifiers: Vec::new(),
                 redacted: false,
                 recorded: None,
+                command: None,
             })
         })
     }

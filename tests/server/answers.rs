@@ -146,6 +146,10 @@ fn ids_keep_their_type_and_meta_survives() {
     assert_eq!((&mapping(0)["jsonrpc_request_id"], &mapping(1)["jsonrpc_request_id"]), (&json!(70), &json!("70")));
     assert_eq!(mapping(0)["_meta"]["example.com/trace"], json!({ "deep": [1, null] }));
     assert_eq!(mapping(0)["source"], "mcp");
+    assert_eq!((&mapping(0)["server_id"], &mapping(0)["isError"]), (&json!("toolcell"), &json!(false)));
+    let pointer = mapping(0)["structuredContent"].as_str().unwrap().strip_prefix('#').unwrap();
+    assert_eq!(records[0].pointer(pointer).unwrap()["invocation_id"], records[0]["invocation"]["invocation_id"]);
+    assert_eq!(mapping(0)["mcp_session_id"], Value::Null, "standard streams have none");
     records.iter().for_each(crate::support::check_record);
 }
 

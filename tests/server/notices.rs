@@ -35,6 +35,16 @@ fn progress_comes_while_the_tool_runs_and_only_grows() {
 }
 
 #[test]
+fn a_tool_that_reports_nothing_is_heard_of_all_the_same() {
+    let mut client = Client::of(&["probe#hold"]);
+    let meta = json!({ "progressToken": "quiet" });
+    let id = client.begin("tools/call", json!({ "name": "hold", "arguments": { "ms": 2_500 }, "_meta": meta }));
+    client.answer(&id);
+    let said = progress_of(&mut client, &json!("quiet"));
+    assert_eq!(said.len(), 1, "{said:?}");
+}
+
+#[test]
 fn nobody_hears_of_progress_who_did_not_ask() {
     let mut client = Client::of(&["probe#progress"]);
     client.call("progress", json!({ "count": 4 }));

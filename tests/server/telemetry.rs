@@ -358,6 +358,14 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
         assert_eq!(collector.span_of(&records[at])["parentSpanId"], span["spanId"]);
     }
     assert_eq!(reference(1)["trace_state"], "vendor=t61");
+    let span = json!([{ "trace_id": TRACE, "span_id": reference(1)["span_id"] }]);
+    let events = records[1]["events"].as_array().unwrap();
+    assert!(events.iter().all(|event| event["trace_refs"] == span), "{events:#?}");
+    assert_eq!(reference(1)["tool_name"], records[1]["invocation"]["tool_id"]);
+    assert_eq!((&reference(1)["request_id"], &reference(1)["tool_call_id"]), (&json!(1), &json!("1")));
+    let output = serde_json::to_string(&records[1]["result"]["structured_content"]).unwrap().len() as u64;
+    assert!(reference(1)["duration_ms"].is_u64() && reference(1)["result_size_bytes"].as_u64() >= Some(output));
+    assert_eq!(records[1]["invocation"]["external_mappings"][0]["mcp_session_id"], session);
     // In the trace of its session.
     let span = collector.span_of(&records[5]);
     let sessions: Vec<Value> = collector.spans().into_iter().filter(|span| span["name"] == "session").collect();

@@ -170,6 +170,15 @@ pub struct Execution {
     pub redacted: bool,
     /// Random numbers and clock readings that the guest got, if they were recorded.
     pub recorded: Option<ReplayData>,
+    /// How a command ended; `None` for any other guest.
+    pub command: Option<CommandEnd>,
+}
+
+/// How a command-line program ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandEnd {
+    /// Its exit code; `None` if it was stopped, or crashed.
+    pub exit_code: Option<i32>,
 }
 
 impl Execution {
@@ -183,6 +192,7 @@ impl Execution {
             context_modifiers: Vec::new(),
             redacted: false,
             recorded: None,
+            command: None,
         })
     }
 

@@ -28,7 +28,7 @@ pub use hint::hint;
 pub(crate) use hint::{class_name, hint_without_loading};
 pub use kind::{Dialect, Exchange};
 pub use listed::Listed;
-pub use model_call::{ModelCall, Unreadable};
+pub use model_call::{CallTerms, ModelCall, Unreadable};
 pub use name::exported;
 pub use names::{NameRule, Names};
 pub use parts::{Ended, Part, parts};

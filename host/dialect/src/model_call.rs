@@ -1,5 +1,10 @@
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcell_core::record::Input;
+use toolcell_core::record::{ExternalMapping, Extra, Input};
+
+/// Maximum size of a `tool_choice` in a record, in bytes.
+const CHOICE_BYTES_MAX: usize = 1 << 10;
 
 /// A call as a model wrote it.
 #[derive(Clone, Debug)]
@@ -10,6 +15,50 @@ pub struct ModelCall {
     pub name: String,
     /// The arguments, which need not be JSON: models make mistakes, and the result of the call says so.
     pub arguments: Input,
+}
+
+/// What the message of a model repeats of its request: how the model may call tools.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CallTerms {
+    tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+}
+
+impl CallTerms {
+    /// Reads the terms of a message. One that says nothing of them has none, and so has a text that is no JSON object.
+    pub fn read(message: &str) -> Self {
+        let mut terms: Self = serde_json::from_str(message).unwrap_or_default();
+        terms.tool_choice = terms.tool_choice.filter(|choice| choice.to_string().len() <= CHOICE_BYTES_MAX);
+        terms
+    }
+
+    /// Whether the calls of the message run one after the other.
+    pub fn is_serial(&self) -> bool {
+        let disabled = self.tool_choice.as_ref().and_then(|choice| choice.get("disable_parallel_tool_use"));
+        self.parallel_tool_calls == Some(false) || disabled == Some(&Value::Bool(true))
+    }
+
+    /// How the API `source` identifies the call `id` of the function `name`, of which the model has the description
+    /// `described` (AT-MAP-03).
+    pub fn mapping(&self, source: &str, (id, name): (&str, &str), described: Option<&Value>) -> ExternalMapping {
+        let is = |field: &str| {
+            let function =
+                |described: &Value| described.get("function").and_then(|function| function.get(field)).cloned();
+            described
+                .map(|described| described.get(field).cloned().or_else(|| function(described)) == Some(true.into()))
+        };
+        let known = [
+            ("tool_call_id", Some(id.into())),
+            ("function_name", Some(name.into())),
+            ("strict", is("strict").map(Value::Bool)),
+            ("defer_loading", is("defer_loading").map(Value::Bool)),
+            ("tool_choice", self.tool_choice.clone()),
+            ("parallel_tool_calls", self.parallel_tool_calls.map(Value::Bool)),
+        ];
+        let known = known.into_iter().filter_map(|(field, value): (&str, _)| Some((field.to_owned(), value?)));
+        ExternalMapping { source: source.to_owned(), fields: Extra::from_iter(known) }
+    }
 }
 
 /// Why a text is no message of a model.

@@ -31,7 +31,7 @@ use super::trap::{self, Circumstances, Stop};
 use super::wasi::{Process, Setup};
 
 pub(super) use outcome::{MESSAGE_CHARS_MAX, cut, plain};
-use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, size};
+use outcome::{accept, guest_error, has_failed, heed_denials, heed_stop, name_request, size};
 
 /// Tasks, threads, streams and their ends that a guest may have in the engine's own table, for each handle that it may have.
 const ENTRIES_OF_HANDLE: usize = 8;
@@ -439,12 +439,14 @@ fn close(
             rule: denied.message.clone(),
         });
     }
+    let outcome = name_request(outcome, gate.and_then(Gate::failed));
     let outcome = heed_denials(outcome, gate.and_then(Gate::denied).or(of_files), has_failed);
     let partial_bytes = left.output_bytes.saturating_sub(store.data().partial_bytes_left);
     let recorded = store.data_mut().recorder.take().map(Recorder::into_data);
     let context_modifiers = store.data_mut().modifiers.take();
+    let command = store.data().command;
     let logs = store.into_data().logs.into_content();
-    Box::new(Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded })
+    Box::new(Execution { outcome, usage, partial_bytes, logs, context_modifiers, redacted, recorded, command })
 }
 
 /// What becomes of a call that answers after it was asked to stop.

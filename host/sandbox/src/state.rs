@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use toolcell_core::executor::{Cancellation, GuestProgress, NeededInput, Observer, Resumed};
+use toolcell_core::executor::{Cancellation, CommandEnd, GuestProgress, NeededInput, Observer, Resumed};
 use toolcell_core::journal::{ArtifactDraft, Artifacts};
 use toolcell_core::policy::Limits;
 use toolcell_core::pool::GUEST_FILES;
@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) children: Option<Children>,
     /// What the caller gives a command, until it starts; `None` for any other guest.
     pub(super) process: Option<Box<Process>>,
+    /// How a command ended so far; `None` for any other guest.
+    pub(super) command: Option<CommandEnd>,
     /// The scratch folder, removed with the call: see [`Unsettled`].
     scratch: Option<Scratch>,
 }
@@ -116,6 +118,7 @@ impl State {
             recorder,
             configuration: None,
             children: None,
+            command: setup.process.is_some().then(CommandEnd::default),
             process: setup.process,
             scratch,
         })

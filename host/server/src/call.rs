@@ -21,6 +21,7 @@ use super::budget::Lease;
 use super::calls::{CALLS_MAX, Place};
 use super::notices::{Spoken, Wanted};
 use super::offer::Offer;
+use super::session::NAME;
 use super::tasks::{Detached, Identified};
 use super::{ApprovalSettings, Offering, Server, trace};
 
@@ -459,9 +460,17 @@ fn limits(allowed: Limits, context: &RequestContext<RoleServer>) -> Limits {
     Limits { wall: wish.map_or(allowed.wall, |ms| allowed.wall.min(Duration::from_millis(ms))), ..allowed }
 }
 
-/// The MCP metadata of the call (AT-MAP-01). The id keeps its type, and `_meta` all its keys.
+/// The header that names a session of MCP over HTTP.
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+
+/// The MCP metadata of the call (AT-MAP-01); its end adds whether it is an error, and where its structured content is. The id keeps its type, and `_meta` all its keys.
 fn mapping(name: &str, context: &RequestContext<RoleServer>) -> ExternalMapping {
     let mut fields = Extra::new();
+    fields.insert("server_id".to_owned(), NAME.into());
+    let parts = context.extensions.get::<::http::request::Parts>();
+    if let Some(session) = parts.and_then(|parts| parts.headers.get(SESSION_HEADER)?.to_str().ok()) {
+        fields.insert("mcp_session_id".to_owned(), session.into());
+    }
     fields.insert("method".to_owned(), "tools/call".into());
     fields.insert("tool_name".to_owned(), name.into());
     fields.insert("jsonrpc_request_id".to_owned(), id(&context.id));

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, Cancellation, InterruptBehavior, ToolEvent};
 use toolcell_core::record::{
-    AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, Extra, LoadingState, Refusal,
+    AbortReason, CallRecord, ContextModifier, ErrorClass, ExternalMapping, LoadingState, Refusal,
 };
-use toolcell_dialect::{Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
+use toolcell_dialect::{CallTerms, Dialect, Ended, Exchange, Listed, ModelCall, Names, mcp};
 
 use super::asking::{AskChannel, elicit};
 use super::call::{Incoming, Prepared, Seen, name_too_long};
@@ -131,6 +131,12 @@ impl<'a> Exported<'a> {
         Self { offering, dialect, names: Names::new(dialect.rule(), tools) }
     }
 
+    /// The description of a tool by this name.
+    fn description(&self, offer: &Offer, name: &str, loads: &Loads) -> Value {
+        let is_deferred = offer.standing.state == LoadingState::Deferred && !offer.is_loaded(loads);
+        offer.listed(|listed| self.dialect.tool(&Listed { name, ..listed }, is_deferred))
+    }
+
     /// The listed tools, by their index, and whether each is deferred.
     fn listed(&self, loads: &Loads) -> impl Iterator<Item = (usize, &'a Offer, bool)> {
         let defers = self.dialect.defers();
@@ -190,17 +196,15 @@ struct MessageCalls {
     places: Vec<Place>,
     /// The ids as they were sent, which the answers repeat.
     ids: Vec<String>,
+    /// Whether the calls run one after the other.
+    is_serial: bool,
 }
 
 impl MessageCalls {
-    fn add(&mut self, call: ModelCall, prepared: Prepared, dialect: Dialect, seen: Seen<'_>) {
+    fn add(&mut self, call: ModelCall, prepared: Prepared, mapping: ExternalMapping, seen: Seen<'_>) {
         let Prepared { mut request, refused, place, questions, spoken, .. } = prepared;
-        let id = recorded(&call.id).to_owned();
-        let mut fields = Extra::new();
-        fields.insert("tool_call_id".to_owned(), id.as_str().into());
-        fields.insert("function_name".to_owned(), call.name.into());
-        request.mapping = Some(ExternalMapping { source: dialect.as_str().to_owned(), fields });
-        request.native_call_id = Some(id);
+        request.mapping = Some(mapping);
+        request.native_call_id = Some(recorded(&call.id).to_owned());
         self.ids.push(call.id);
         let (wanted, peer) = (seen.wanted, seen.context.peer.clone());
         if let Some(mut spoken) = spoken {
@@ -225,7 +229,10 @@ impl MessageCalls {
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
         let default = BatchPolicy::default();
-        let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
+        let max_parallel = match self.is_serial {
+            true => 1,
+            false => offering.offers.surface().selection().at_once(default.max_parallel),
+        };
         let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
         let calls = std::mem::take(&mut self.calls);
         let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
@@ -314,12 +321,13 @@ impl Session {
         let (dialect, exchange) = params.exchange()?;
         let none = || invalid(format!("{RUN} takes the message of a model as its arguments"));
         let Sent { arguments: message, lease: _lease } = Sent::with(context).ok_or_else(none)?;
+        let terms = CallTerms::read(message.text());
         let calls = (exchange.read)(message.text()).map_err(|error| invalid(error.to_string()))?;
         if let Some(why) = too_much(&calls) {
             return Err(invalid(why));
         }
         let offering = self.offering();
-        let mut message = self.prepare_message(calls, &offering, dialect, context);
+        let mut message = self.prepare_message((calls, &terms), &offering, dialect, context);
         let ids = std::mem::take(&mut message.ids);
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
         let records = message.run(&self.server, &offering, &self.seen(context)).await.map_err(lost)?;
@@ -338,24 +346,27 @@ impl Session {
 
     fn prepare_message(
         &self,
-        calls: Vec<ModelCall>,
+        (calls, terms): (Vec<ModelCall>, &CallTerms),
         offering: &Arc<Offering>,
         dialect: Dialect,
         context: &RequestContext<RoleServer>,
     ) -> MessageCalls {
         let (exported, loads) = (Exported::new(offering, dialect), self.loads(context));
         let surface = self.surface_id(offering, context);
-        let mut message = MessageCalls::default();
+        let mut message = MessageCalls { is_serial: terms.is_serial(), ..MessageCalls::default() };
         for (at, call) in calls.into_iter().enumerate() {
             let seen = self.seen_by_call(at, context);
             let found = exported.find(&call.name, loads);
             let loaded = found.as_ref().is_ok_and(|(_, loaded)| *loaded);
+            let described = found.as_ref().ok().map(|(offer, _)| exported.description(offer, &call.name, loads));
+            let named = (recorded(&call.id), call.name.as_str());
+            let mapping = terms.mapping(dialect.as_str(), named, described.as_ref());
             let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
             let (input, surface) = (call.arguments.clone(), Arc::clone(&surface));
             let (name, lease, responses) = (&call.name, None, None);
             let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen: &seen };
             let prepared = self.server.prepare(offering, incoming);
-            message.add(call, prepared, dialect, seen);
+            message.add(call, prepared, mapping, seen);
         }
         message
     }

@@ -114,6 +114,12 @@ impl Offers {
         self.offers.iter().map(one).collect()
     }
 
+    /// Describes the tool at the place `at`.
+    pub fn describe_one<T>(&self, at: usize, describe: impl FnOnce(Listed<'_>, Standing) -> T) -> Option<T> {
+        let offer = self.offers.get(at)?;
+        Some(offer.listed(|listed| describe(listed, offer.standing)))
+    }
+
     /// Whether some tool has to be loaded before it can be called.
     pub(super) fn defers(&self) -> bool {
         self.surface.defers()

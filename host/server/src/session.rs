@@ -36,6 +36,8 @@ use super::tasks::TASK_AFTER;
 use super::vain_cancels::VainCancels;
 use super::{Offering, Server};
 
+/// What the server calls itself.
+pub(super) const NAME: &str = "toolcell";
 /// Maximum size of a payload in one response, in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
 
@@ -351,7 +353,7 @@ impl ServerHandler for Session {
             Some(_) => capabilities.enable_tasks().build(),
             None => capabilities.build(),
         };
-        let implementation = Implementation::new("toolcell", env!("CARGO_PKG_VERSION")).with_title("toolcell");
+        let implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title("toolcell");
         let instructions = instructions(&self.offering().grants);
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(instructions)
     }

@@ -1,7 +1,7 @@
 //! The settings of a host.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -236,7 +236,7 @@ impl HostBuilder {
             inline_bytes_max: self.inline_bytes_max,
             keeping: self.keeping,
         };
-        Ok(Host { sandbox, services })
+        Ok(Host { sandbox, services, declared: Mutex::default() })
     }
 }
 

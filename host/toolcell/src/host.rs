@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use toolcell_core::journal::{self, Follower, Held, Kept, LogError, Suspended};
 use toolcell_core::pipeline::{self, Batch, CallExplanation, CancelOutcome, Request, Services};
 use toolcell_core::policy::{Grants, HookPermit, Limits};
 use toolcell_core::record::{
-    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, digest,
+    AbortReason, Approval, CallRecord, ErrorClass, EventType, Finding, InvocationId, Keeping, Refusal, ToolEvent,
+    digest,
 };
 use toolcell_core::scheduler::batch::PlanError;
 use toolcell_sandbox::{Judge, LoadedComponent, Sandbox, SandboxedHook};
@@ -42,6 +43,8 @@ use crate::recall::{self, Recalled};
 pub struct Host {
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) services: Services,
+    /// The events of tools that were loaded since the last surface was announced.
+    pub(crate) declared: Mutex<Vec<ToolEvent>>,
 }
 
 impl Host {
@@ -169,6 +172,7 @@ impl Host {
             let data = json!({ "component": component.digest() });
             let declared = journal::of_no_call(&self.services.source, EventType::Declared, Some(id.as_str()), data);
             self.services.announce(&declared);
+            self.declared.lock().unwrap_or_else(PoisonError::into_inner).push(declared);
         }
         Ok(Loaded { tools, component })
     }
@@ -233,7 +237,7 @@ impl Host {
         let event = journal::of_no_call(&self.services.source, event_type, tool_id, data);
         self.services.announce(&event);
         // It reports what has happened already, so a log that cannot be written stops nothing here; calls it does.
-        let _ = self.services.calls.announced(event, session).await;
+        let _ = self.services.calls.announced(vec![event], session).await;
     }
 
     /// Checks whether a call could be put on record now.

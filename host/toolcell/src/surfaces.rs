@@ -1,14 +1,14 @@
 //! What those who follow a host hear of its surfaces (AT-EV-02..05).
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 use toolcell_core::catalog::Surface;
 use toolcell_core::pipeline::CancelOutcome;
 use toolcell_core::policy::Grants;
 use toolcell_core::pool::STORE;
-use toolcell_core::record::{AbortReason, EventType, LoadingState, ToolSearchResult};
+use toolcell_core::record::{AbortReason, EventType, LoadingState, ToolEvent, ToolSearchResult};
 
 use crate::Host;
 
@@ -37,6 +37,7 @@ impl Host {
     /// Announces that `surface` was built: created, or updated, if it differs from the surface `before`. Returns the
     /// reason, such as `updated: policy, tools`; `None` if nothing differs.
     pub async fn announce_surface(&self, surface: &Surface, before: Option<&Surface>) -> Option<String> {
+        self.log_declared(before).await;
         let Some(before) = before else {
             let reason = Surface::CREATED.to_owned();
             let data = json!({ "surface_id": surface.id(), "surface_reason": reason });
@@ -62,6 +63,23 @@ impl Host {
         });
         self.announce(EventType::SurfaceUpdated, None, data, None).await;
         Some(reason)
+    }
+
+    /// Writes to the log which tools were loaded, but for those that the surface `before` has from the same component
+    /// (AT-EV-01). A command that makes single calls announces no surface: it would write more of tools than of calls.
+    async fn log_declared(&self, before: Option<&Surface>) {
+        let mut declared = std::mem::take(&mut *self.declared.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(before) = before {
+            let known: HashSet<(&str, &str)> =
+                before.tools().map(|(tool, _)| (tool.declaration().tool_id.as_str(), &**tool.component())).collect();
+            let place = |event: &ToolEvent| {
+                let component = event.data.get("component").and_then(Value::as_str);
+                Some(known.contains(&(event.tool_id.as_deref()?, component?)))
+            };
+            declared.retain(|event| place(event) != Some(true));
+        }
+        // As in `announce`.
+        let _ = self.services.calls.announced(declared, None).await;
     }
 
     /// Announces which deferred tools a search through the surface `surface_id` found, if it found any.

@@ -47,6 +47,7 @@ async fn only_the_server_of_its_argument_is_there_whatever_was_granted() {
     // Both hosts are granted, but the call names only one; a redirect target needs another call.
     let called = fetched(both(), &elsewhere.url("/")).await;
     called.failed("sandbox_violation", "network_denied");
+    assert!(called.record()["result"]["error"]["native_error_ref"]["request"].is_string(), "{:?}", called.record());
     assert!(called.message().contains("fetch that URL itself"), "{}", called.message());
     assert_eq!(denials(&called).len(), 1);
     assert_eq!((elsewhere.connections(), other.connections(), server.connections()), (1, 0, 0));

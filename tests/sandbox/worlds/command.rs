@@ -161,6 +161,19 @@ async fn a_command_that_fails_says_why_and_loses_nothing() {
     assert_eq!(called.message(), "the command exited with status 3: no such thing");
     let output = json!({ "exit_code": 3, "stdout": "half", "stderr": "no such thing\n", "files": [] });
     assert_eq!(called.0.result.structured_content, Some(output));
+    let record = called.record();
+    let (invocation, mapping) = (&record["invocation"], &record["invocation"]["external_mappings"][0]);
+    assert_eq!(
+        (&mapping["source"], &mapping["exit_code"], &mapping["signal"]),
+        (&json!("cli"), &json!(3), &Value::Null)
+    );
+    let input = invocation["call_input_ref"].as_str().unwrap();
+    assert_eq!(mapping["argv_ref"], format!("{input}#/args"));
+    let decision = record["decisions"][0]["decision_id"].as_str().unwrap();
+    assert!(mapping["env_policy_ref"].as_str().unwrap().ends_with(&format!("#decision/{decision}")), "{mapping}");
+    assert_eq!(mapping["sandbox_ref"], "command.probe.execution");
+    assert_eq!(record["declaration"]["external_mappings"][0]["command_id"], mapping["command_id"]);
+    assert_eq!(record["declaration"]["tool_kind"], "shell_command");
     let called = test(&program(data, "(call $proc_exit (i32.const 0)) unreachable")).call(json!({})).await;
     assert_eq!(called.succeeded()["exit_code"], 0);
 }
@@ -295,6 +308,9 @@ async fn a_command_that_spins_ends_at_its_limits() {
     called.failed("timeout", "fuel_exhausted");
     let called = test(&module).timeout_ms(200).call(json!({})).await;
     called.failed("timeout", "deadline_exceeded");
+    let mapping = called.record()["invocation"]["external_mappings"][0].clone();
+    assert_eq!((&mapping["exit_code"], &mapping["signal"]), (&Value::Null, &json!("deadline_exceeded")));
+    assert_eq!(called.0.result.error.as_ref().unwrap().native_error_ref, Some(json!("out of time")));
     let began = Instant::now();
     let called = test(&module).cancel_after(Duration::from_millis(100)).call(json!({})).await;
     called.failed("canceled", "canceled").ended("canceled", "canceled");
@@ -303,6 +319,7 @@ async fn a_command_that_spins_ends_at_its_limits() {
         program("", "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable");
     let called = test(&growing).limit(|limits| limits.memory_bytes = 8 << 20).call(json!({})).await;
     called.failed("sandbox_violation", "memory_limit");
+    assert!(called.record()["result"]["error"]["native_error_ref"].as_str().unwrap().starts_with("the limit of"));
 }
 
 /// A component that exports `wasi:cli/run`, of this version, with a function of this body and type.

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 use toolcell::{Grants, Host, Policy, Tool};
 use toolcell_config::{self as config, Layers};
-use toolcell_core::catalog::{Conditions, Selection, Surface};
+use toolcell_core::catalog::{Conditions, Selection, Standing, Surface};
 use toolcell_core::record::{ErrorClass, LoadingState, Refusal};
 use toolcell_dialect::{Dialect, Listed, Names};
 use toolcell_server::{Offered, Offers};
@@ -78,9 +78,21 @@ impl Exported {
         self.offers.surface()
     }
 
+    fn position(&self, name: &str) -> Option<usize> {
+        self.names.find(name).or_else(|| self.offers.position(name))
+    }
+
+    /// The description of the tool with this name.
+    pub(super) fn description(&self, name: &str) -> Option<Value> {
+        let describe = |listed: Listed<'_>, standing: Standing| {
+            self.dialect.tool(&Listed { name, ..listed }, standing.state == LoadingState::Deferred)
+        };
+        self.offers.describe_one(self.position(name)?, describe)
+    }
+
     /// The tool with this name, and whether a model that calls it has its schema. Where the API can search, it has.
     pub(super) fn find(&self, name: &str) -> Option<(&Arc<Tool>, bool)> {
-        let at = self.names.find(name).or_else(|| self.offers.position(name))?;
+        let at = self.position(name)?;
         let (_, standing) = self.surface().tools().nth(at)?;
         let is_loaded = self.dialect.defers() || standing.state != LoadingState::Deferred;
         Some((self.tools.get(at)?, is_loaded))

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use clap::Args;
 use toolcell::PlanError;
 use toolcell_core::scheduler::batch::CALLS_MAX;
-use toolcell_dialect::{Dialect, Ended, ModelCall};
+use toolcell_dialect::{CallTerms, Dialect, Ended, ModelCall};
 
-use super::batch::{Job, Line, Naming, OrderOptions, Output};
+use super::batch::{self, Job, Line, Naming, OrderOptions, Output};
 use super::exit::{BadRequest, Exit};
 use super::exported::{self, SurfaceOptions};
 use super::options::RunOptions;
 use super::{input, show};
 
 /// Makes the calls in a message of a model as one batch, and prints a JSON array of the messages to send back. Each call has
-/// one result there, also if its tool is unknown or its arguments are not JSON. The exit code is that of the first call that
+/// one result there, also if its tool is unknown or its arguments are not JSON. If the message repeats that its request
+/// forbids parallel calls, they run one after the other. The exit code is that of the first call that
 /// failed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcell run example-tools/jq --dialect=openai < response.json\n  \
@@ -32,6 +33,12 @@ pub(super) struct Run {
     /// The message of the model, or the whole response of its API, of at most 16 MiB. - for standard input
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     message: PathBuf,
+    /// Print one object with id and result for each call, as `toolcell batch` does, instead of messages
+    #[arg(long, conflicts_with = "record")]
+    json: bool,
+    /// Print everything that is known of each call, one line each, instead of messages
+    #[arg(long)]
+    record: bool,
     #[command(flatten)]
     surface: SurfaceOptions,
     #[command(flatten)]
@@ -44,6 +51,7 @@ impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let name = self.dialect.as_str();
         let no_calls = || BadRequest(format!("the dialect {name} carries no calls in messages; choose another one"));
+        let form = batch::form(self.json, self.record);
         let exchange = self.dialect.exchange().ok_or_else(no_calls)?;
         let text = input::message(&self.message)?;
         let calls = (exchange.read)(&text).map_err(|error| BadRequest(error.to_string()))?;
@@ -52,15 +60,22 @@ impl Run {
         }
         if calls.is_empty() {
             show::say("note: the message calls no tool");
+            if form.is_some() {
+                return Ok(Exit::Succeeded);
+            }
             return show::json(&(exchange.answers)(&[])).map(|()| Exit::Succeeded).or_else(show::closed);
         }
-        let output = Arc::new(Output::new(None, calls.iter().map(|call| call.id.clone()).collect()));
-        let naming = Naming::Exported(self.dialect, &self.surface);
+        let output = Arc::new(Output::new(form, calls.iter().map(|call| call.id.clone()).collect()));
+        let terms = CallTerms::read(&text);
+        let naming = Naming::Exported(self.dialect, &self.surface, &terms);
         let job = Job { tools: &self.tools, naming, order: &self.order, options: &self.options };
         if let Some(refused) = job.run(calls.into_iter().enumerate().map(line).collect(), &output)? {
             return Ok(refused);
         }
         let exit = output.exit()?;
+        if form.is_some() {
+            return Ok(exit);
+        }
         let kept = output.take_kept();
         let ended: Vec<Ended<'_>> = kept.iter().map(|record| (&record.invocation, &record.result)).collect();
         show::json(&(exchange.answers)(&ended)).map(|()| exit).or_else(|error| show::closed(error).map(|_| exit))

@@ -252,10 +252,12 @@ mod tests {
             event_id: EventId::at(time),
             event_type: EventType::Progress,
             source: "toolcell/test".into(),
+            subject: None,
             time,
             invocation_id: None,
             tool_id: None,
             data: data.into(),
+            trace_refs: Vec::new(),
             extra: Extra::new(),
         }
     }

@@ -1,11 +1,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::record::{
     AbortReason, CallRecord, EventData, EventId, EventType, Extra, InvocationId, JSON_VALUES_MAX, ProgressId,
-    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolProgress, digest, read_json,
+    ProgressStatus, SchemaVersion, Timestamp, ToolEvent, ToolInvocation, ToolProgress, TraceContext, digest,
+    evidence_ref, read_json,
 };
 use crate::secret::{REDACTED, Redactor, SpokenMeter};
 
@@ -72,15 +74,19 @@ pub fn of_no_call(
     tool_id: Option<&str>,
     data: impl Into<EventData>,
 ) -> ToolEvent {
+    let (tool_id, data): (Option<Arc<str>>, EventData) = (tool_id.map(Arc::from), data.into());
+    let surface = || data.get("surface_id").and_then(Value::as_str).map(Arc::from);
     ToolEvent {
         schema_version: SchemaVersion::default(),
         event_id: EventId::new(),
         event_type,
         source: Arc::clone(source),
+        subject: tool_id.clone().or_else(surface),
         time: Timestamp::now(),
         invocation_id: None,
-        tool_id: tool_id.map(Arc::from),
-        data: data.into(),
+        tool_id,
+        data,
+        trace_refs: Vec::new(),
         extra: Extra::new(),
     }
 }
@@ -99,8 +105,11 @@ pub struct Outlet {
 pub fn canceled_in_vain(source: &Arc<str>, id: InvocationId, reason: AbortReason, why: &str) -> [ToolEvent; 2] {
     let requested = (EventType::CancelRequested, json!({ "abort_reason": reason }));
     let failed = (EventType::CancelFailed, json!({ "abort_reason": reason, "reason": why }));
-    [requested, failed]
-        .map(|(event_type, data)| ToolEvent { invocation_id: Some(id), ..of_no_call(source, event_type, None, data) })
+    [requested, failed].map(|(event_type, data)| ToolEvent {
+        subject: Some(evidence_ref(id).into()),
+        invocation_id: Some(id),
+        ..of_no_call(source, event_type, None, data)
+    })
 }
 
 /// The events and the progress of one call, in causal order.
@@ -122,6 +131,8 @@ struct Inner {
     began: Timestamp,
     listeners: Arc<[Arc<dyn Listener>]>,
     source: Arc<str>,
+    subject: Arc<str>,
+    trace_refs: Vec<Value>,
     /// `None` for a call that does not run.
     outlet: Option<Outlet>,
     kept: Mutex<Trailed>,
@@ -148,6 +159,8 @@ pub struct Trailed {
     cancel_acknowledged: bool,
     /// Whether the call has ended.
     ended: bool,
+    /// Whether the call goes on without its caller.
+    is_task: bool,
     /// Whether the tool's own words are in no event and in no record, because none may have its output.
     is_silent: bool,
     redactor: Redactor,
@@ -172,32 +185,39 @@ impl Trail {
     }
 
     pub fn begin(
-        invocation_id: InvocationId,
-        began: Timestamp,
+        invocation: &ToolInvocation,
         source: Arc<str>,
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
         let kept = Trailed { events: Vec::with_capacity(12), ..Trailed::default() };
-        Self::holding(kept, invocation_id, began, source, listeners, outlet)
+        Self::holding(kept, invocation, source, listeners, outlet)
     }
 
     fn holding(
         kept: Trailed,
-        invocation_id: InvocationId,
-        began: Timestamp,
+        invocation: &ToolInvocation,
         source: Arc<str>,
         listeners: Arc<[Arc<dyn Listener>]>,
         outlet: Option<Outlet>,
     ) -> Self {
-        let (kept, noting) = (Mutex::new(kept), Mutex::default());
-        Self(Arc::new(Inner { invocation_id, began, listeners, source, outlet, kept, noting }))
+        Self(Arc::new(Inner {
+            invocation_id: invocation.invocation_id,
+            began: invocation.created_at(),
+            listeners,
+            source,
+            subject: invocation.evidence_ref().into(),
+            trace_refs: TraceContext::spans(invocation),
+            outlet,
+            kept: Mutex::new(kept),
+            noting: Mutex::default(),
+        }))
     }
 
     /// Resumes the trail of a call that another process began; `events` are its events so far. They include all that the
     /// log has: an event that followers know already would take the place of a later one.
     pub fn resume(
-        invocation_id: InvocationId,
+        invocation: &ToolInvocation,
         events: Vec<ToolEvent>,
         source: Arc<str>,
         listeners: Arc<[Arc<dyn Listener>]>,
@@ -205,10 +225,10 @@ impl Trail {
     ) -> Self {
         let progress = events.iter().filter_map(|event| event.data.get("progress"));
         // Numbers and times continue where the other process ended.
-        let progress = progress.filter_map(|said| ToolProgress::deserialize(said).ok()).collect();
-        let began = events.first().map_or_else(Timestamp::now, |event| event.time);
-        let kept = Trailed { events, progress, ..Trailed::default() };
-        Self::holding(kept, invocation_id, began, source, listeners, Some(outlet))
+        let progress: Vec<_> = progress.filter_map(|said| ToolProgress::deserialize(said).ok()).collect();
+        let is_task = progress.iter().any(|said| said.task_id.is_some());
+        let kept = Trailed { events, progress, is_task, ..Trailed::default() };
+        Self::holding(kept, invocation, source, listeners, Some(outlet))
     }
 
     fn kept(&self) -> MutexGuard<'_, Trailed> {
@@ -302,10 +322,12 @@ impl Trail {
             event_id: EventId::at(time),
             event_type,
             source: Arc::clone(&self.0.source),
+            subject: Some(Arc::clone(&self.0.subject)),
             time,
             invocation_id: Some(self.0.invocation_id),
             tool_id: kept.tool_id.clone(),
             data,
+            trace_refs: self.0.trace_refs.clone(),
             extra: Extra::new(),
         }
     }
@@ -336,6 +358,7 @@ impl Trail {
             let Trailed { redactor, meter, is_silent, .. } = &mut *kept;
             let is_silent = *is_silent || redactor.is_silent();
             hide(redactor, is_silent, meter, &mut progress);
+            progress.task_id = kept.is_task.then_some(self.0.invocation_id);
             progress.sequence = kept.progress.len() as u64 + 1;
             kept.progress.push(progress.clone());
         }
@@ -352,12 +375,24 @@ impl Trail {
         use ProgressStatus::{Backgrounded, Queued, WaitingForInput, WaitingForPermission};
         let waits = matches!(status, Queued | WaitingForPermission | WaitingForInput | Backgrounded);
         let tells = {
-            let kept = self.kept();
+            let mut kept = self.kept();
+            kept.is_task |= status == Backgrounded;
             !kept.ended && (waits || !kept.progress.is_empty())
         };
         if tells {
             self.progress(ToolProgress::of_host(self.0.invocation_id, status));
         }
+    }
+
+    /// Tells that the tool runs, if nothing was told for the time `silence`. Returns whether it did.
+    pub(crate) fn beat(&self, silence: Duration) -> bool {
+        let is_recent =
+            |said: &ToolProgress| u128::from(Timestamp::now().millis_since(said.timestamp)) < silence.as_millis();
+        let is_silent = !self.kept().progress.last().is_some_and(is_recent);
+        if is_silent {
+            self.progress(ToolProgress::of_host(self.0.invocation_id, ProgressStatus::Running));
+        }
+        is_silent
     }
 
     /// Passes a line that the guest logged to the listeners, redacted. It is not kept here, because the result carries
@@ -387,10 +422,12 @@ impl Trail {
             event_id: EventId::new(),
             event_type: EventType::Logged,
             source: Arc::clone(&self.0.source),
+            subject: Some(Arc::clone(&self.0.subject)),
             time: Timestamp::now(),
             invocation_id: Some(self.0.invocation_id),
             tool_id,
             data: json!({ "level": level, "message": message, "fields": fields }).into(),
+            trace_refs: self.0.trace_refs.clone(),
             extra: Extra::new(),
         };
         if let Some(bus) = bus {
@@ -493,6 +530,10 @@ fn hide(redactor: &Redactor, is_silent: bool, meter: &mut SpokenMeter, progress:
             false => _ = redactor.redact_spoken_text(text, meter),
         }
     }
+    match is_silent {
+        true => progress.artifact_refs.clear(),
+        false => progress.artifact_refs.iter_mut().for_each(|artifact| _ = redactor.redact_spoken(artifact, meter)),
+    }
     let Some(content) = &mut progress.partial_content else { return };
     if is_silent {
         *content = Value::Array(Vec::new());
@@ -504,95 +545,4 @@ fn hide(redactor: &Redactor, is_silent: bool, meter: &mut SpokenMeter, progress:
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::journal::{FollowedEvent, LogSettings};
-
-    fn log(folder: &tempfile::TempDir) -> CallLog {
-        CallLog::new(folder.path().join("calls"), folder.path().join("key"), LogSettings::default())
-    }
-
-    fn trail(log: &CallLog) -> Trail {
-        let outlet = Outlet { bus: EventBus::default(), log: log.clone(), session: Some("s".into()) };
-        Trail::begin(InvocationId::new(), Timestamp::now(), "toolcell/test".into(), Arc::default(), Some(outlet))
-    }
-
-    fn noted(log: &CallLog) -> Vec<EventType> {
-        let event = |one| match one {
-            FollowedEvent::Event(logged) => logged.event.event_type,
-            FollowedEvent::Missed(count) => panic!("{count} are missing"),
-        };
-        log.follow(Some(1)).unwrap().read().unwrap().into_iter().map(event).collect()
-    }
-
-    #[test]
-    fn a_call_that_says_nothing_while_it_runs_writes_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder);
-        let trail = trail(&log);
-        for of in [EventType::Planned, EventType::Started, EventType::ResultCreated] {
-            trail.emit(of, json!({}));
-        }
-        assert!(!trail.kept().noted.is_due);
-    }
-
-    #[test]
-    fn what_a_follower_wants_is_noted_soon_with_all_events_before_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder);
-        let trail = trail(&log);
-        trail.emit(EventType::Planned, json!({}));
-        trail.emit(EventType::Progress, json!({}));
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while noted(&log).is_empty() {
-            assert!(std::time::Instant::now() < deadline, "nothing was noted");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        assert_eq!(noted(&log), [EventType::Planned, EventType::Progress]);
-    }
-
-    #[test]
-    fn all_events_of_a_call_that_is_left_are_noted_and_none_afterwards() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder);
-        let trail = trail(&log);
-        // No thread, so that nothing is noted beside this test.
-        trail.kept().noted.is_due = true;
-        trail.emit(EventType::Planned, json!({}));
-        trail.emit(EventType::PermissionRequested, json!({}));
-        drop(trail.leaving());
-        let left = [EventType::Planned, EventType::PermissionRequested];
-        assert_eq!(noted(&log), left);
-        trail.emit(EventType::Progress, json!({}));
-        trail.0.note(&log);
-        assert_eq!(noted(&log), left);
-    }
-
-    #[test]
-    fn nothing_is_noted_of_a_call_that_has_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder);
-        let trail = trail(&log);
-        trail.emit(EventType::Planned, json!({}));
-        trail.finish();
-        drop(trail.leaving());
-        assert!(!log.dir().exists());
-    }
-
-    #[test]
-    fn what_is_noted_of_one_call_is_bounded() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder);
-        let trail = trail(&log);
-        // No thread, so that nothing is noted beside this test.
-        trail.kept().noted.is_due = true;
-        for _ in 0..10 {
-            trail.emit(EventType::PartialResult, json!({ "progress": "x".repeat(NOTED_BYTES_MAX * 3 / 10) }));
-        }
-        trail.0.note(&log);
-        trail.emit(EventType::PartialResult, json!({}));
-        trail.0.note(&log);
-        assert_eq!(noted(&log), [EventType::PartialResult; 3]);
-        assert_eq!(trail.events().len(), 11);
-    }
-}
+mod tests;

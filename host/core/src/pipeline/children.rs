@@ -8,6 +8,7 @@ mod line;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -40,6 +41,10 @@ const CHILDREN: &str = "child_invocation_ids";
 const CALLS_MAX: u32 = 256;
 /// Maximum number of tools in a list for a guest.
 const LISTED_MAX: usize = 256;
+/// Silence of a tool after which its call says for the first time that it runs. It doubles up to the maximum, which is
+/// shorter than the patience of clients.
+const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Maximum length of the name of a tool in a message, in characters, because a guest wrote it.
 const NAME_CHARS_MAX: usize = 100;
 
@@ -245,8 +250,23 @@ fn is_named(tool: &Tool, policy: &Policy, names: impl Fn(&str) -> bool) -> bool 
     names(&declaration.qualified_name()) && !policy.is_impostor(declaration, tool.component(), |_| true)
 }
 
-/// Runs the tool of `permit`, and the calls that it makes.
-pub(super) fn invoke<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
+/// Runs the tool of `permit`, and the calls that it makes. While the tool reports nothing, the call says that it runs.
+pub(super) async fn invoke(journey: &mut Journey<'_>, permit: &Permit, run: Run) -> Box<Execution> {
+    let trail = journey.trail.clone();
+    let mut tool = started(journey, permit, run);
+    let mut silence = SILENCE;
+    loop {
+        tokio::select! {
+            biased;
+            execution = &mut tool => return execution,
+            () = tokio::time::sleep(silence) => if trail.beat(silence) {
+                silence = silence.saturating_mul(2).min(SILENCE_MAX);
+            },
+        }
+    }
+}
+
+fn started<'a>(journey: &'a mut Journey<'_>, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>> {
     let calls = journey.tool.as_ref().is_some_and(|tool| tool.calls_tools());
     if !calls || permit.capability().tools.is_empty() {
         return journey.services.executor.invoke(permit, run);

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Observer, Run, SandboxDenial};
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
 use crate::record::{
-    EventType, Extra, InvocationId, ProgressId, ProgressStatus, Refusal, SchemaVersion, Status, Suspension, Timestamp,
-    ToolProgress,
+    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, Status, Suspension, ToolProgress,
 };
-
 use crate::secret::REDACTED;
 
 use super::artifacts;
@@ -84,6 +82,7 @@ fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
             trail: journey.trail.clone(),
             invocation_id: journey.invocation.invocation_id,
             cancellation: journey.request.cancellation.clone(),
+            artifacts: journey.artifacts.clone(),
         }),
         artifacts: journey.artifacts.clone(),
         modifiers_barred: modifiers::barred(journey, tool),
@@ -97,6 +96,7 @@ fn first_run(journey: &Journey<'_>, tool: &Tool, permit: &Permit) -> Run {
 
 fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut execution: Box<Execution>) -> Executed {
     replay::note(journey, &tool, permit, execution.recorded.take());
+    note_command(journey, &tool, &execution);
     execution.usage.artifacts = journey.artifacts.as_ref().and_then(Artifacts::usage);
     if let Some(reason) = journey.request.cancellation.requested() {
         journey.trail.cancel_requested(reason);
@@ -105,11 +105,46 @@ fn executed(journey: &mut Journey<'_>, tool: Arc<Tool>, permit: &Permit, mut exe
     Executed((tool, execution))
 }
 
+/// Records how a command ran, in the words of its kind (AT-MAP-05). The sandbox has no signals: what stopped the command
+/// instead is the code of the error.
+fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
+    let Some(end) = execution.command else { return };
+    let invocation = &mut journey.invocation;
+    let call = invocation.evidence_ref();
+    let stopped = execution.outcome.as_ref().err().map(|error| error.code).filter(|_| end.exit_code.is_none());
+    let decision = journey.decisions.last().map(|decision| format!("{call}#decision/{}", decision.decision_id));
+    let known = [
+        ("command_id", (**tool.name()).into()),
+        ("argv_ref", invocation.call_input_ref.as_ref().map(|input| format!("{input}#/args")).into()),
+        ("cwd_ref", format!("{call}#scratch").into()),
+        ("env_policy_ref", decision.into()),
+        ("exit_code", end.exit_code.into()),
+        ("signal", stopped.into()),
+        ("sandbox_ref", tool.execution_profile().execution_profile_id.as_str().into()),
+    ];
+    let fields = known.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect();
+    invocation.add_mapping(&ExternalMapping { source: CLI.to_owned(), fields });
+}
+
 /// Writes the events of a running guest to the trail.
 struct Relay {
     trail: Trail,
     invocation_id: InvocationId,
     cancellation: Cancellation,
+    artifacts: Option<Artifacts>,
+}
+
+impl Relay {
+    /// The artifacts among these blocks, as the host knows them.
+    fn artifacts_of(&self, content: &Value) -> Vec<Value> {
+        let Some(artifacts) = &self.artifacts else { return Vec::new() };
+        let blocks = content
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|block| block.get("type").is_some_and(|kind| kind == ARTIFACT));
+        blocks.filter_map(|block| artifacts.find(block.get("reference")?.as_str()?)).map(Value::Object).collect()
+    }
 }
 
 impl Observer for Relay {
@@ -118,24 +153,19 @@ impl Observer for Relay {
             Some((reference, content)) => (vec![reference], Some(content)),
             None => (Vec::new(), None),
         };
+        let status = if partial_content.is_some() { ProgressStatus::PartialResult } else { update.status };
         self.trail.progress(ToolProgress {
-            schema_version: SchemaVersion::default(),
-            progress_id: ProgressId::new(),
-            invocation_id: self.invocation_id,
-            sequence: 0,
-            status: if partial_content.is_some() { ProgressStatus::PartialResult } else { update.status },
             message: update.message,
             percent: update.percent,
             current_step: update.current_step,
             total_steps: update.total_steps,
-            elapsed_ms: 0,
             bytes_read: update.bytes_read,
             bytes_written: update.bytes_written,
             line_count: update.line_count,
             partial_result_refs,
+            artifact_refs: partial_content.as_ref().map(|content| self.artifacts_of(content)).unwrap_or_default(),
             partial_content,
-            timestamp: Timestamp::now(),
-            extra: Extra::new(),
+            ..ToolProgress::of_host(self.invocation_id, status)
         });
     }
 

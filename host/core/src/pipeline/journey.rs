@@ -155,7 +155,7 @@ impl<'a> Journey<'a> {
         }
         invocation.surface_id = request.tool.surface_id().cloned();
         if let Some(mapping) = &request.mapping {
-            invocation.extra.insert("external_mappings".to_owned(), json!([mapping]));
+            invocation.add_mapping(mapping);
         }
         if let Some(trace) = &request.trace {
             trace.put_into(&mut invocation);
@@ -167,8 +167,8 @@ impl<'a> Journey<'a> {
             None => listeners,
             Some(own) => listeners.iter().chain([own]).cloned().collect(),
         };
-        let (id, began) = (invocation.invocation_id, invocation.created_at());
-        let trail = Trail::begin(id, began, Arc::clone(&services.source), listeners, outlet);
+        let began = invocation.created_at();
+        let trail = Trail::begin(&invocation, Arc::clone(&services.source), listeners, outlet);
         if let Some(background) = &request.background {
             background.begin(&trail);
         }
@@ -219,7 +219,7 @@ impl<'a> Journey<'a> {
         let id = invocation.invocation_id;
         let listeners = Arc::clone(&services.listeners);
         let outlet = services.outlet(invocation.session_ref.clone());
-        let trail = Trail::resume(id, events, Arc::clone(&services.source), listeners, outlet);
+        let trail = Trail::resume(invocation, events, Arc::clone(&services.source), listeners, outlet);
         trail.resolved(&invocation.tool_id);
         let checks = Arc::new(Checks::of(&request));
         request.context_modifier_policy = modifiers::noted(invocation);

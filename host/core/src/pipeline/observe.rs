@@ -22,7 +22,12 @@ pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<O
         let id = journey.invocation.invocation_id;
         let reason = "null of an optional argument of another type: the argument is left out";
         let sent = journey.request.input.clone();
-        journey.mutated(InputMutation::new(id, MutationSource::Runtime, NULLS, &sent, &input, reason));
+        // APIs of models demand every argument, and send null for those that are left out. Their calls have a mapping.
+        let source = match journey.request.mapping {
+            Some(_) => MutationSource::Adapter,
+            None => MutationSource::Runtime,
+        };
+        journey.mutated(InputMutation::new(id, source, NULLS, &sent, &input, reason));
     }
     let input = fill(journey, &tool, input);
     journey.invocation.observable_input = Some(journey.redaction.recorded(&input).await?);

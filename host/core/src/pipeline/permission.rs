@@ -295,7 +295,8 @@ async fn check_call_input(journey: &Journey<'_>, tool: &Tool, input: &Input) -> 
 /// Error class, code and message of an input that breaks the contract although the caller's arguments satisfied it. If
 /// only the contract's defaults changed it, the contract is at fault, otherwise the hook.
 fn blame(mutations: &[InputMutation]) -> (ErrorClass, &'static str, &'static str) {
-    let by_contract = |mutation: &InputMutation| mutation.source_type == MutationSource::Runtime;
+    let by_contract =
+        |mutation: &InputMutation| matches!(mutation.source_type, MutationSource::Runtime | MutationSource::Adapter);
     if mutations.iter().all(by_contract) {
         let message = "the input, with the defaults of the tool's contract, does not satisfy the tool's schema";
         return (ErrorClass::SchemaValidationFailed, "call_input_mismatch", message);

@@ -6,9 +6,21 @@ use crate::journal::Keep;
 use crate::record::{Behavior, ToolResult, TraceContext};
 
 use super::journey::Journey;
+use super::map_result::Mapped;
 
-/// Fills in the references of the invocation, which has ended (AT-INV-17, AT-INV-20, AT-INV-21).
-pub(super) fn of_invocation(journey: &mut Journey<'_>, is_error: bool) {
+/// `source` of the mapping of a call over MCP.
+const MCP: &str = "mcp";
+/// Where the record of a call has the structured output.
+const STRUCTURED: &str = "#/result/structured_content";
+
+/// Fills in the references of the invocation, which has ended with `mapped` (AT-INV-17, AT-INV-20, AT-INV-21).
+pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
+    let is_error = mapped.error.is_some();
+    // The output itself is in the record once (AT-MAP-01).
+    let structured = mapped.structured_content.as_ref().map(|_| STRUCTURED);
+    journey
+        .invocation
+        .complete_mapping(MCP, [("isError", Value::from(is_error)), ("structuredContent", Value::from(structured))]);
     let mut policies: Vec<String> = Vec::new();
     for policy in journey.decisions.iter().flat_map(|decision| &decision.policy_refs) {
         if !policies.contains(policy) {

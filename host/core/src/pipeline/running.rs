@@ -94,11 +94,10 @@ pub async fn cancel(
     if let Some(why) = outcome.reason()
         && notes()
     {
-        for event in journal::canceled_in_vain(&services.source, id, reason, why) {
-            services.announce(&event);
-            // It changes nothing, so a log that cannot be written stops nothing here.
-            let _ = services.calls.announced(event, None).await;
-        }
+        let events = journal::canceled_in_vain(&services.source, id, reason, why);
+        events.iter().for_each(|event| services.announce(event));
+        // It changes nothing, so a log that cannot be written stops nothing here.
+        let _ = services.calls.announced(events.into(), None).await;
     }
     outcome
 }

@@ -221,6 +221,7 @@ pub(super) fn restored(kept: &Suspension) -> Result<(Box<Execution>, Round), Ref
         context_modifiers: Vec::new(),
         redacted: kept.redacted,
         recorded: None,
+        command: None,
     });
     Ok((execution, round))
 }

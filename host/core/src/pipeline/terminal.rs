@@ -24,7 +24,7 @@ pub(super) fn emit(mut journey: Box<Journey<'_>>, persisted: Persisted) -> CallR
     if let Some(reason) = mapped.error.as_ref().and_then(Refusal::why_aborted) {
         journey.invocation.aborted(reason);
     }
-    refs::of_invocation(&mut journey, mapped.error.is_some());
+    refs::of_invocation(&mut journey, &mapped);
     if let Some(detail) = mapped.error.as_ref().and_then(|error| error.detail.clone()) {
         journey.invocation.extra.insert("error_detail".to_owned(), Value::String(detail));
     }

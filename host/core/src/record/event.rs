@@ -100,6 +100,9 @@ pub struct ToolEvent {
     pub event_type: EventType,
     /// The emitter: always this host.
     pub source: Arc<str>,
+    /// What it is about: the reference of the record of its call, the id of its tool, or that of its surface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Arc<str>>,
     /// When it happened.
     pub time: Timestamp,
     /// The call; `None` for an event of a tool or of a surface.
@@ -110,6 +113,9 @@ pub struct ToolEvent {
     pub tool_id: Option<Arc<str>>,
     /// A JSON object.
     pub data: EventData,
+    /// The span of its call, if the call has a trace context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace_refs: Vec<Value>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -2,15 +2,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{AbortReason, DecisionId, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
+use super::{AbortReason, DecisionId, ExternalMapping, Extra, Input, InvocationId, SchemaVersion, Status, Timestamp};
 
 /// The text in place of arguments that may be on no disk.
 pub(super) const HIDDEN: &str = "[redacted]";
 
 /// How the reference of a call begins.
 pub(crate) const EVIDENCE: &str = "toolcell:call/";
+/// The property that has the mappings of other protocols.
+const MAPPINGS: &str = "external_mappings";
 
 /// One entry of `status_transitions` (AT-INV-24).
 ///
@@ -285,10 +287,32 @@ impl ToolInvocation {
         }
     }
 
+    /// Adds a mapping to those of the call (AT-MAP-01..07).
+    pub(crate) fn add_mapping(&mut self, mapping: &ExternalMapping) {
+        let mappings = self.extra.entry(MAPPINGS).or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(mappings) = mappings.as_array_mut() {
+            mappings.push(json!(mapping));
+        }
+    }
+
+    /// Adds what is known of the call only at its end to the mapping of its caller's protocol `source`.
+    pub(crate) fn complete_mapping(&mut self, source: &str, known: impl IntoIterator<Item = (&'static str, Value)>) {
+        let mappings = self.extra.get_mut(MAPPINGS).and_then(Value::as_array_mut).into_iter().flatten();
+        let mut mappings = mappings.filter_map(Value::as_object_mut);
+        if let Some(fields) = mappings.find(|fields| fields.get("source").is_some_and(|of| of == source)) {
+            fields.extend(known.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        }
+    }
+
     /// The reference of the record of the call in the journal. `toolcell show` takes it (AT-INV-20).
     pub fn evidence_ref(&self) -> String {
-        format!("{EVIDENCE}{}", self.invocation_id)
+        evidence_ref(self.invocation_id)
     }
+}
+
+/// The reference of the record of the call `id`.
+pub(crate) fn evidence_ref(id: InvocationId) -> String {
+    format!("{EVIDENCE}{id}")
 }
 
 /// The status after all `steps`, when the guest started, and when the call ended.

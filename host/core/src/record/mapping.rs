@@ -22,6 +22,9 @@ pub struct ExternalMapping {
     pub fields: Extra,
 }
 
+/// `source` of the mapping of a command-line program (AT-MAP-05).
+pub const CLI: &str = "cli";
+
 /// The fields of mappings that hold the id of one operation, or of a tool, in its own protocol.
 const NATIVE_IDS: [&str; 6] =
     ["operation_id", "tool_name", "function_name", "agent_skill_id", "command_id", "action_id"];

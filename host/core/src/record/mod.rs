@@ -72,11 +72,11 @@ pub(crate) use input::is_json;
 pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
 pub use interface::{Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface};
-pub(crate) use invocation::EVIDENCE;
+pub(crate) use invocation::{EVIDENCE, evidence_ref};
 pub use invocation::{IllegalTransition, ToolInvocation, Transition};
 pub use json::{JSON_VALUES_MAX, object, read_json, read_unique_json};
 pub(crate) use json::{decoded, plain_name};
-pub use mapping::{ExternalMapping, ResultMappings, native_ids, native_ref};
+pub use mapping::{CLI, ExternalMapping, ResultMappings, native_ids, native_ref};
 pub use mutation::{InputMutation, MutationSource, changed_fields};
 pub use permission_profile::{
     AccessKind, CredentialUse, NonInteractive, PermissionChannel, PermissionProfile, RiskLevel, WriteEffect,

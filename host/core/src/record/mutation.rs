@@ -21,9 +21,9 @@ pub enum MutationSource {
     Hook,
     /// An approver who edited the arguments.
     PermissionPrompt,
-    /// The entry point that took the call.
+    /// What adapts a call of another protocol: it leaves out nulls that stand for nothing.
     Adapter,
-    /// An upgrade of stored arguments.
+    /// An upgrade of stored arguments. This host has none.
     Migration,
     /// The host.
     Runtime,

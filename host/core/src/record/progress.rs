@@ -44,7 +44,9 @@ impl ToolProgress {
             bytes_read: None,
             bytes_written: None,
             line_count: None,
+            task_id: None,
             partial_result_refs: Vec::new(),
+            artifact_refs: Vec::new(),
             partial_content: None,
             timestamp: Timestamp::now(),
             extra: Extra::new(),
@@ -90,8 +92,14 @@ pub struct ToolProgress {
     pub bytes_written: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_count: Option<u64>,
+    /// The id of the call, once it goes on without its caller, who asks for it by this id (AT-PROG-14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<InvocationId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial_result_refs: Vec<String>,
+    /// The artifacts among the blocks of a partial result (AT-PROG-16). They are kept if the answer refers to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifact_refs: Vec<Value>,
     /// The blocks of a partial result. An extension of the specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_content: Option<Value>,

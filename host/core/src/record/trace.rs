@@ -135,6 +135,14 @@ impl TraceContext {
         invocation.extra.get(REFERENCES).and_then(Value::as_array).cloned().unwrap_or_default()
     }
 
+    /// `trace_refs` of the events of the invocation (AT-EVF-10).
+    pub(crate) fn spans(invocation: &ToolInvocation) -> Vec<Value> {
+        let span = |reference: Value| {
+            object(["trace_id", "span_id"].map(|name| (name, reference.get(name).cloned().unwrap_or_default())))
+        };
+        Self::references(invocation).into_iter().map(span).collect()
+    }
+
     /// Adds to `telemetry_refs` what is known at the end of the call, whose output has this size as JSON (AT-MAP-07).
     pub(crate) fn complete(invocation: &mut ToolInvocation, result_size_bytes: u64) {
         if !invocation.extra.contains_key(REFERENCES) {

@@ -16,8 +16,8 @@ pub fn status_of(error: &ToolError) -> u16 {
     match error.error_class {
         // A fault of the host is the only error that is the server's own.
         ErrorClass::ExecutionFailed if error.error_code == Refusal::HOST_FAULT => 500,
-        // Only the sandbox names an underlying error: the tool crashed instead of answering.
-        ErrorClass::ExecutionFailed if error.native_error_ref.is_some() => 502,
+        // The sandbox names what stopped the tool: it crashed instead of answering. A failed request is an object.
+        ErrorClass::ExecutionFailed if error.native_error_ref.as_ref().is_some_and(|native| !native.is_object()) => 502,
         // Nothing is wrong with the request: the host that follows takes it.
         ErrorClass::Canceled if error.error_code == Refusal::SHUT_DOWN => 503,
         class => status_of_class(class),

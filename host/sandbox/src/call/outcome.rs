@@ -1,5 +1,6 @@
 //! The outcome of a call: what a guest answered, held against the output limit, a cancellation, and what the sandbox denied.
 
+use serde_json::json;
 use toolcell_core::executor::{GuestOutcome, GuestOutput};
 use toolcell_core::record::{ErrorClass, Metered, Refusal};
 
@@ -29,6 +30,20 @@ pub(super) fn heed_denials(
         Err(failure) if failure.class == ErrorClass::ExecutionFailed => Err(denied.verdict(&failure)),
         outcome => outcome,
     }
+}
+
+/// Gives a failure of a guest whose last request failed the error of that request (AT-ERR-06).
+pub(super) fn name_request(
+    mut outcome: Result<GuestOutcome, Refusal>,
+    failed: Option<String>,
+) -> Result<GuestOutcome, Refusal> {
+    if let Some(failed) = failed
+        && let Ok(GuestOutcome::Failure(refusal) | GuestOutcome::Partial(_, refusal)) = &mut outcome
+        && refusal.native_error_ref.is_none()
+    {
+        refusal.native_error_ref = Some(json!({ "request": failed }));
+    }
+    outcome
 }
 
 /// Whether a partial outcome has the error of a call that failed as a whole.

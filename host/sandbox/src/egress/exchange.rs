@@ -22,9 +22,16 @@ const RESPONSE_HEADERS_MAX: usize = 128;
 /// Smallest buffer that hyper accepts, in bytes, and therefore the smallest limit of a response's head.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
+/// Does what [`exchange`] does, and notes how it ended.
+pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
+    let answer = exchange(Arc::clone(&gate), request, options).await;
+    gate.ended(answer.as_ref().err());
+    answer
+}
+
 /// Sends a guest's request, if it is allowed, and waits for the head of the response. The connection that comes with it
 /// must be polled for as long as the body is read, and closes when it is dropped.
-pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
+async fn exchange(gate: Arc<Gate>, request: Request<WasiBody>, options: RequestOptions) -> Answer {
     let (parts, body) = request.into_parts();
     let target = gate.admit(&parts)?;
     let patience = Patience::new(&gate, options);

@@ -35,6 +35,8 @@ pub(crate) struct Gate {
     limited: AtomicBool,
     denials: AtomicU64,
     last: Mutex<Option<Denied>>,
+    /// Why the last request failed, if it did.
+    failed: Mutex<Option<String>>,
 }
 
 impl Gate {
@@ -59,6 +61,7 @@ impl Gate {
             limited: AtomicBool::new(false),
             denials: AtomicU64::new(0),
             last: Mutex::new(None),
+            failed: Mutex::new(None),
         }
     }
 
@@ -98,6 +101,17 @@ impl Gate {
     /// Returns the last denial.
     pub(crate) fn denied(&self) -> Option<Denied> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why the last request failed, in the words of `wasi:http`; `None` if it was answered.
+    pub(crate) fn failed(&self) -> Option<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes whether the last request failed.
+    pub(super) fn ended(&self, failed: Option<&Error>) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+            failed.map(|error| printable(&format!("{error:?}")));
     }
 
     /// Counts a request, and decides on it before anything is looked up or sent.

@@ -43,7 +43,7 @@ const NO_MEMORY: &str = "requests of others take all of the memory for bodies; t
 /// Maximum size of a request body, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
-const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const SESSION_HEADER: HeaderName = HeaderName::from_static(crate::call::SESSION_HEADER);
 
 /// The beginning of every path of the plain API.
 const API: &str = "/v1/";

@@ -181,10 +181,12 @@ pub(super) mod tests {
             event_id: EventId::new(),
             event_type,
             source: "toolcell/test".into(),
+            subject: None,
             time: Timestamp::now(),
             invocation_id: Some(id),
             tool_id: None,
             data: EventData::from(data),
+            trace_refs: Vec::new(),
             extra: Extra::new(),
         };
         let ends = json!({ "error_class": "timeout", "error_code": "c", "message": SECRET });

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::files::symlink;
 use crate::toolcell::tool::artifacts::{Artifact, StoreError, create};
+use crate::toolcell::tool::progress::partial_result;
 use crate::{Call, ErrorClass, Handler, Outcome, Output, refuse};
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -15,6 +16,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         "refer_to": { "type": "array", "items": { "type": "string" } },
         "note": { "type": "string" },
         "twice": { "type": "boolean" },
+        "early": { "type": "boolean" },
         "secret": { "type": "string" },
         "then": { "enum": ["answer", "fail", "panic", "spin", "sleep"] },
     });
@@ -77,6 +79,9 @@ fn artifacts(_: &Call, input: &Input) -> Outcome {
     blocks.extend(others.iter().map(|other| json!({ "type": "artifact_ref", "reference": other })));
     if input.flag("twice") {
         blocks.extend_from_within(..);
+    }
+    if input.flag("early") {
+        partial_result(&json!(blocks).to_string());
     }
     match input.text("then") {
         "fail" => return refuse(ErrorClass::ExecutionFailed, "told_to_fail", "The tool was told to fail."),

@@ -24,9 +24,9 @@ use toolcell_command::runtime::Runtime;
 use toolcell_command::surface;
 use toolcell_config::Names;
 use toolcell_core::catalog::Surface;
-use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping, Extra};
+use toolcell_core::record::{AbortReason, ContextModifierPolicy, ExternalMapping};
 use toolcell_core::scheduler::batch::PARALLEL_MAX;
-use toolcell_dialect::Dialect;
+use toolcell_dialect::{CallTerms, Dialect};
 use toolcell_server::telemetry::Telemetry;
 
 use super::exit::{self, Exit, Stop};
@@ -144,7 +144,7 @@ pub(super) enum Naming<'a> {
     /// By a path, or by the name of a tool of the command.
     Typed,
     /// By a name of this dialect: the calls are those of a model.
-    Exported(Dialect, &'a SurfaceOptions),
+    Exported(Dialect, &'a SurfaceOptions, &'a CallTerms),
 }
 
 /// What runs the calls of a command as one batch.
@@ -159,17 +159,19 @@ pub(super) struct Job<'a> {
 impl Batch {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let lines = lines::read(&self.file)?;
-        let output = Arc::new(Output::new(Some(self.form()), lines.iter().map(|line| line.id.clone()).collect()));
+        let form = form(self.json, self.record).unwrap_or(Form::People);
+        let output = Arc::new(Output::new(Some(form), lines.iter().map(|line| line.id.clone()).collect()));
         let job = Job { tools: &self.tool, naming: Naming::Typed, order: &self.order, options: &self.options };
         job.run(lines, &output)?.map_or_else(|| output.exit(), Ok)
     }
+}
 
-    fn form(&self) -> Form {
-        match (self.record, self.json) {
-            (true, _) => Form::Record,
-            (false, true) => Form::Result,
-            (false, false) => Form::People,
-        }
+/// What `--json` and `--record` ask for; `None` without either.
+pub(super) fn form(json: bool, record: bool) -> Option<Form> {
+    match (record, json) {
+        (true, _) => Some(Form::Record),
+        (false, true) => Some(Form::Result),
+        (false, false) => None,
     }
 }
 
@@ -186,7 +188,10 @@ impl Job<'_> {
         self.options.retry.apply(&mut settings.policy);
         let named = self.named(&lines, settings.layers.names());
         let closed = kept::close(&home, &mut settings, &named);
-        let policy = self.order.policy(&settings, lines.len());
+        let mut policy = self.order.policy(&settings, lines.len());
+        if matches!(self.naming, Naming::Exported(.., terms) if terms.is_serial()) {
+            policy.max_parallel = 1;
+        }
         let questions = Questions::new(output);
         let exporting = Exporting(exporting::start(&settings.layers, &self.options.call.grants, "batch"));
         let mut host = self.host(&home, &settings, policy, &questions, exporting.0.as_ref())?;
@@ -223,7 +228,7 @@ impl Job<'_> {
 
     fn settings(&self, home: &Home) -> Result<Settings, Stop> {
         let mut settings = self.options.call.settings(home)?;
-        if let Naming::Exported(_, surface) = self.naming {
+        if let Naming::Exported(_, surface, _) = self.naming {
             settings.selection = surface.selection(&settings.layers)?;
         }
         Ok(settings)
@@ -276,10 +281,11 @@ impl Job<'_> {
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
         let telemetry = shared.telemetry.clone();
         let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
-            let mapping = self.mapping(&line);
+            let described = chosen.as_ref().ok().and_then(|chosen| chosen.described.as_ref());
+            let mapping = self.mapping(&line, described);
             let Line { id, tool, input, depends_on, native_id } = line;
             let (tool, origin, wall, refusal) = match chosen {
-                Ok(Chosen { tool, origin, wall }) => (surface::place(tool, &surface), origin, wall, None),
+                Ok(Chosen { tool, origin, wall, .. }) => (surface::place(tool, &surface), origin, wall, None),
                 Err(refusal) => (tool.into(), None, None, Some(refusal)),
             };
             let mut terms = self.options.approvals.terms(expire);
@@ -302,12 +308,9 @@ impl Job<'_> {
     }
 
     /// How the API of a model identifies the call, for its record (AT-MAP-03).
-    fn mapping(&self, line: &Line) -> Option<ExternalMapping> {
-        let Naming::Exported(dialect, _) = self.naming else { return None };
-        let mut fields = Extra::new();
-        fields.insert("tool_call_id".to_owned(), line.native_id.clone().into());
-        fields.insert("function_name".to_owned(), line.tool.as_str().into());
-        Some(ExternalMapping { source: dialect.as_str().to_owned(), fields })
+    fn mapping(&self, line: &Line, described: Option<&Value>) -> Option<ExternalMapping> {
+        let Naming::Exported(dialect, _, terms) = self.naming else { return None };
+        Some(terms.mapping(dialect.as_str(), (line.native_id.as_deref()?, &line.tool), described))
     }
 
     /// The tool of each line, and the surface through which they are called.
@@ -334,7 +337,7 @@ impl Job<'_> {
             interrupt: &shared.interrupt,
             role: match self.naming {
                 Naming::Typed => None,
-                Naming::Exported(_, surface) => surface.role(),
+                Naming::Exported(_, surface, _) => surface.role(),
             },
             offered: Vec::new(),
             components: HashMap::new(),
@@ -354,7 +357,7 @@ impl Job<'_> {
                 let surface = surface::of(host, host.catalog().tools(), selection, (&*tools.policy, &*grants)).await;
                 Ok((chosen, surface))
             }
-            Naming::Exported(dialect, _) => {
+            Naming::Exported(dialect, ..) => {
                 for named in serving::named(self.tools, layers)? {
                     let offered = tools.offer(&named.target, named.timeout).await;
                     offered.map_err(|refusal| named.failed(refusal))?;

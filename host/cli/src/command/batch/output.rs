@@ -215,10 +215,12 @@ mod tests {
             event_id: EventId::new(),
             event_type: EventType::Started,
             source: "toolcell/test".into(),
+            subject: None,
             time: Timestamp::now(),
             invocation_id: None,
             tool_id: None,
             data: json!({}).into(),
+            trace_refs: Vec::new(),
             extra: Extra::new(),
         }
     }

@@ -63,6 +63,8 @@ pub(super) struct Chosen {
     pub(super) origin: Option<Arc<Value>>,
     /// Wall time limit of the call; the lower of this and that of all calls counts.
     pub(super) wall: Option<Duration>,
+    /// What a model was told of the tool; `None` if no model calls it.
+    pub(super) described: Option<Value>,
 }
 
 impl Tools<'_> {
@@ -93,7 +95,8 @@ impl Tools<'_> {
         };
         let offered = self.offered.iter().find(|offered| Arc::ptr_eq(&offered.tool, tool));
         let (origin, wall) = offered.map_or((None, None), |offered| (offered.origin.clone(), offered.wall));
-        Ok(Chosen { tool: Callee::from(Arc::clone(tool)).loaded(is_loaded), origin, wall })
+        let described = exported.description(name);
+        Ok(Chosen { tool: Callee::from(Arc::clone(tool)).loaded(is_loaded), origin, wall, described })
     }
 
     /// Finds the tool of a line: an offered one of that name, or else one of the component at that path.
@@ -110,7 +113,7 @@ impl Tools<'_> {
             _ => {}
         }
         let Component { loaded, origin } = self.component(&target).await.map_err(|refusal| self.or_offered(refusal))?;
-        Ok(Chosen { tool: target.choose(&loaded)?, origin, wall: None })
+        Ok(Chosen { tool: target.choose(&loaded)?, origin, wall: None, described: None })
     }
 
     /// The offered tool with this qualified name, name or alias, in this order.
@@ -130,7 +133,7 @@ impl Tools<'_> {
                     let tool = Callee::from(Arc::clone(&one.tool));
                     let by_alias = kind == 2;
                     let tool = if by_alias { tool.called(word) } else { tool };
-                    return Ok(Some(Chosen { tool, origin, wall: one.wall }));
+                    return Ok(Some(Chosen { tool, origin, wall: one.wall, described: None }));
                 }
                 several => {
                     let message = format!("`{word}` is ambiguous; say which: {}", names(several.iter().copied()));

@@ -123,18 +123,18 @@ impl CallLog {
         self.append(Kind::Noted, Some(id), note).map(drop)
     }
 
-    /// Appends an event that belongs to no call, on a thread for the host's own store.
+    /// Appends events that belong to no call, on a thread for the host's own store.
     ///
     /// # Errors
     ///
     /// The log cannot be written.
-    pub async fn announced(&self, event: ToolEvent, session: Option<String>) -> Result<(), LogError> {
-        if self.0.settings.keep != Keep::All {
+    pub async fn announced(&self, events: Vec<ToolEvent>, session: Option<String>) -> Result<(), LogError> {
+        if self.0.settings.keep != Keep::All || events.is_empty() {
             return Ok(());
         }
         let log = self.clone();
         let append = move || {
-            let note = Noted { session: session.as_deref(), first: 0, events: &[event] };
+            let note = Noted { session: session.as_deref(), first: 0, events: &events };
             log.append(Kind::Noted, None, &note).map(drop)
         };
         STORE.run(append).await.unwrap_or_else(|error| Err(self.failed("write", &error)))

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::record::{
     AbortReason, CallRecord, ErrorClass, EventId, EventType, Extra, Refusal, ResultMappings, ResultProvenance,
-    SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, Trust, Writer,
+    SchemaVersion, Status, Timestamp, ToolEvent, ToolInvocation, ToolProgress, ToolResult, TraceContext, Trust, Writer,
 };
 
 use super::fold::{self, Begun};
@@ -85,10 +85,12 @@ fn event(invocation: &ToolInvocation, event_type: EventType, time: Timestamp, da
         event_id: EventId::at(time),
         event_type,
         source: concat!("toolcell/", env!("CARGO_PKG_VERSION")).into(),
+        subject: Some(invocation.evidence_ref().into()),
         time,
         invocation_id: Some(invocation.invocation_id),
         tool_id: Some(invocation.tool_id.as_str().into()),
         data: data.into(),
+        trace_refs: TraceContext::spans(invocation),
         extra: Extra::new(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolcell_core::record::{AccessKind, WriteEffect};
+use toolcell_core::record::{AccessKind, CLI, WriteEffect};
 
 use super::input::{ARGS_MAX, ENV_MAX, FILES_MAX};
 use super::name;
@@ -53,6 +53,10 @@ pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
 
 fn declared(name: String, imports: &[String]) -> Declared {
     let mut tool = Declared::careful(name, DESCRIPTION.to_owned(), input_schema(), imports);
+    tool.tool_kind = "shell_command";
+    // Its imports say that it reaches nothing else, whatever others of its kind do.
+    tool.facts.is_open_world.get_or_insert(false);
+    tool.mapping = Some(json!({ "source": CLI, "command_id": tool.name }));
     // The scratch folder is all that it may write to. It reads what is granted.
     tool.effects.push(WriteEffect::LocalDraft);
     if tool.access.contains(&AccessKind::Network) {

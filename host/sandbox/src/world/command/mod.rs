@@ -7,7 +7,7 @@ mod made;
 mod name;
 mod output;
 
-use toolcell_core::executor::BoxFuture;
+use toolcell_core::executor::{BoxFuture, CommandEnd};
 use toolcell_core::record::Refusal;
 use wasmtime::Store;
 use wasmtime::component::types::{self, ComponentItem};
@@ -108,6 +108,7 @@ impl World for Command {
                 Err(why) => return Ok(output::not_started(why)),
             };
             let status = self.run(&mut *store).await?;
+            store.data_mut().command = Some(CommandEnd { exit_code: Some(status) });
             let made = made::keep(store.data_mut(), given).await;
             let printed = store.data().logs.output();
             Ok(output::outcome(status, printed, made))

@@ -75,6 +75,7 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
         .collect::<Result<_, _>>()?;
     let result = result.unfold(&invocation, &persistence, clock)?;
     let tool: Arc<str> = invocation.tool_id.as_str().into();
+    let subject: Arc<str> = invocation.evidence_ref().into();
     let event = |(at, event): (usize, Event)| -> serde_json::Result<ToolEvent> {
         let event_type =
             event.named.or_else(|| near::event_at(at)).ok_or_else(|| damaged("an event lacks its type"))?;
@@ -90,10 +91,12 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
             event_id: event.id.id(id, EventId::of_bits),
             event_type,
             source: Arc::clone(&source),
+            subject: Some(Arc::clone(&subject)),
             time: time(clock, event.at)?,
             invocation_id: Some(id),
             tool_id: (at >= unnamed).then(|| Arc::clone(&tool)),
             data: Deserialize::deserialize(data)?,
+            trace_refs: Vec::new(),
             extra: Extra::new(),
         })
     };

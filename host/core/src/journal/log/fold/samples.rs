@@ -145,7 +145,12 @@ fn result(invocation: &ToolInvocation, result_id: ResultId, persistence: &Result
 }
 
 pub(super) fn event(invocation: &ToolInvocation, of: EventType, tool: Option<&str>, data: Value) -> ToolEvent {
-    ToolEvent { invocation_id: Some(invocation.invocation_id), ..of_no_call(&"toolcell/0.1.0".into(), of, tool, data) }
+    let subject = Some(invocation.evidence_ref().into());
+    ToolEvent {
+        subject,
+        invocation_id: Some(invocation.invocation_id),
+        ..of_no_call(&"toolcell/0.1.0".into(), of, tool, data)
+    }
 }
 
 /// The record of a call that succeeded after `statuses`.

@@ -83,10 +83,13 @@ impl<'a> FoldedEnd<'a> {
         }
         let (id, clock) = (invocation.invocation_id, Clock::of(invocation.created_at())?);
         let source = &*events.first()?.source;
+        let subject = invocation.evidence_ref();
         let unnamed = events.iter().take_while(|event| event.tool_id.is_none()).count();
         let event = |(at, event): (usize, &'a ToolEvent)| {
             let tool = (at >= unnamed).then_some(invocation.tool_id.as_str());
-            let is_plain = &*event.source == source && event.tool_id.as_deref() == tool;
+            let is_plain = &*event.source == source
+                && event.subject.as_deref() == Some(subject.as_str())
+                && event.tool_id.as_deref() == tool;
             let usual = Usual::of(event.event_type, invocation, decisions, result);
             Event::of(at, event, id, clock, usual).filter(|_| is_plain)
         };
@@ -503,15 +506,20 @@ impl<'a> Event<'a> {
             schema_version,
             event_id,
             event_type,
-            // Both are compared for all events of the line.
+            // These are compared for all events of the line.
             source: _,
+            subject: _,
             tool_id: _,
             time,
             invocation_id,
             data,
+            trace_refs,
             extra,
         } = event;
-        let is_plain = *schema_version == SchemaVersion::default() && *invocation_id == Some(id) && extra.is_empty();
+        let is_plain = *schema_version == SchemaVersion::default()
+            && *invocation_id == Some(id)
+            && trace_refs.is_empty()
+            && extra.is_empty();
         if !is_plain {
             return None;
         }

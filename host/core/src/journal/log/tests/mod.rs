@@ -436,7 +436,7 @@ async fn events_of_no_call_are_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let log = log(&folder, LogSettings::default());
     let event = of_no_call(&"toolcell/test".into(), EventType::DeferredLoaded, Some("a"), json!({}));
-    log.announced(event.clone(), Some("s".to_owned())).await.unwrap();
+    log.announced(vec![event.clone()], Some("s".to_owned())).await.unwrap();
     let found = log.follow(Some(1)).unwrap().read().unwrap();
     let [FollowedEvent::Event(logged)] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((logged.sequence, logged.session.as_deref(), &logged.event), (1, Some("s"), &event));
