@@ -87,7 +87,7 @@ fn of_files() -> Vec<Row> {
                 "a rule asks, and approvals are not allowed",
                 "src/a.txt",
                 &["--allow-read=src", "--mode=non_interactive"],
-                denied("approval_not_possible", "approvals are not allowed here"),
+                denied("approval_not_possible", "this mode asks for none"),
             ),
         ),
         row(
@@ -95,7 +95,7 @@ fn of_files() -> Vec<Row> {
             "probe#append_approved",
             json!({ "path": "src/lines", "text": "x" }),
             &["--allow-write=src", "--mode=plan"],
-            denied("plan_mode", "in plan mode nothing with effects runs"),
+            denied("plan_mode", "plan mode runs only calls without effects"),
         ),
         row(
             "the profile asks",

@@ -39,17 +39,18 @@ fn artifacts_become_new_files_of_a_folder_whatever_they_are_called() {
         { "name": "a.txt", "text": "second" },
         { "name": "b.txt", "text": "third" },
         { "name": "x/../../.profile", "text": "fourth" },
+        { "name": "x/y/a.txt", "text": "fifth" },
     ]);
     let option = format!("--artifacts={}", out.display());
     let ran = call(&kept("home"), &files, &[&option, "--json"]).run().exits(0);
-    assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 4);
+    assert_eq!(ran.json()["artifact_refs"].as_array().unwrap().len(), 5);
     let text = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     assert_eq!(
-        ["a.txt", "2-a.txt", "3-a.txt", "2-b.txt", "profile"].map(text),
-        ["mine", "first", "second", "third", "fourth"]
+        ["a.txt", "2-a.txt", "3-a.txt", "2-b.txt", "x/profile", "x/y/a.txt"].map(text),
+        ["mine", "first", "second", "third", "fourth", "fifth"]
     );
     assert!(!outside.exists());
-    let saved = format!("artifact .profile: saved as {}", out.join("profile").display());
+    let saved = format!("artifact x/.profile: saved as {}", out.join("x/profile").display());
     assert!(ran.stderr.lines().any(|line| line == saved), "{}", ran.stderr);
 }
 

@@ -225,7 +225,7 @@ fn what_would_mean_something_else_on_another_machine_is_refused() {
         // No value of a secret or of a variable gets into a bundle.
         (&["echo.wasm", "--allow-secret=KEY=a-value@https://api.example.com"], "without its value"),
         (&["echo.wasm", "--allow-env=KEY=a-value"], "not a name"),
-        (&["echo.wasm", "--ask-read=a b", "--ask-write=A_B"], "stands for two"),
+        (&["echo.wasm", "--ask-read=a b", "--ask-write=A_B"], "another folder has it"),
         (&["echo.wasm", "--ask-read=!"], "no letter"),
         (&["echo.wasm", "--name=a/b"], "no name of a bundle"),
         (&["echo.wasm", "--allow-net=://"], "--allow-net"),

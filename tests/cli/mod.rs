@@ -73,6 +73,7 @@ mod strict;
 mod surface;
 mod thousand;
 mod trace;
+mod words;
 mod wrap;
 
 use std::path::Path;

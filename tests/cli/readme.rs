@@ -25,7 +25,8 @@ const SKIPPED: [&str; 6] =
 const OF_OTHERS: &str = "docs/worlds.md";
 
 /// Blocks with commands that are not run as they stand: the page, the first command, and the reason.
-const NOT_RUN: [(&str, &str, &str); 12] = [
+const NOT_RUN: [(&str, &str, &str); 13] = [
+    ("README.md", "$ toolcell call files.wasm#read path=src/main.rs", "a test of its own compares what is shown"),
     ("README.md", "$ pip install toolcell", "dist/check installs each package, and makes this call"),
     (
         "docs/bundles.md",
@@ -267,6 +268,26 @@ fn commands_that_are_not_run_are_listed_and_stand_in_no_other_block() {
     let listed: Vec<(String, String)> =
         NOT_RUN.iter().map(|(path, first, _)| ((*path).to_owned(), (*first).to_owned())).collect();
     assert_eq!(found, listed);
+}
+
+#[test]
+fn the_first_calls_of_the_readme_print_what_it_shows() {
+    let readme = page("README.md");
+    let shown = readme.split("```console\n").nth(1).unwrap().split("```").next().unwrap();
+    let (_guard, folder) = scratch();
+    std::fs::create_dir(folder.join("src")).unwrap();
+    std::fs::write(folder.join("src/main.rs"), "fn main() {\n    println!(\"hi\");\n}\n").unwrap();
+    for tool in ["files", "jq"] {
+        std::fs::copy(component(&format!("example-tools/{tool}")), folder.join(format!("{tool}.wasm"))).unwrap();
+    }
+    let calls: Vec<&str> = shown.split("$ ").skip(1).collect();
+    assert!(calls.len() >= 3, "{shown}");
+    for call in calls {
+        let (command, expected) = call.split_once('\n').unwrap();
+        let ran = output(&Line::parse(command).unwrap(), &folder, Home::find().unwrap().folder());
+        let said = String::from_utf8(ran.stdout).unwrap() + &String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(said, expected, "{command}");
+    }
 }
 
 #[test]

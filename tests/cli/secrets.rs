@@ -127,7 +127,7 @@ fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
     fs::write(&key, [7; 31]).unwrap();
     refused("damaged");
     fs::remove_file(&key).unwrap();
-    refused("is gone");
+    refused("is missing");
     assert!(!key.exists(), "a new key would open nothing");
     fs::write(&key, &made).unwrap();
     refused("can be read by others");

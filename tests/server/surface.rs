@@ -82,7 +82,7 @@ fn each_setting_that_changes_is_named_and_counts_for_the_next_call() {
             }
         };
         assert_eq!(said, expected, "{config}");
-        assert!(client.says(reason).contains("the surface of tools was updated: "), "{config}");
+        assert!(client.says(reason).contains("the list of tools that clients can call changed (updated: "), "{config}");
     }
     assert_eq!(error(&client.call("t0", json!({}))), ("policy_blocked", "tool_choice_none"));
     client.close();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A server on the loopback interface that counts its connections, and answers as the test tells it. It stops on drop.
@@ -191,6 +191,17 @@ impl Drop for Visit {
     }
 }
 
+/// A server that shows `certificate`.
+fn configured(certificate: CertificateDer<'static>, key: &KeyPair) -> ServerConfig {
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], private)
+        .unwrap()
+}
+
 impl Identity {
     pub(crate) fn of(names: &[&str]) -> Self {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
@@ -201,14 +212,17 @@ impl Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], private)
-            .unwrap();
-        Self { config: Arc::new(config), authority: root.pem() }
+        Self { config: Arc::new(configured(certificate.der().clone(), &key)), authority: root.pem() }
+    }
+
+    /// The certificate of an authority, which a server uses as its own.
+    pub(crate) fn of_authority(names: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut authority = CertificateParams::new(names).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = authority.self_signed(&key).unwrap();
+        Self { config: Arc::new(configured(root.der().clone(), &key)), authority: root.pem() }
     }
 
     /// A file in `dir` with the certificate of the authority.

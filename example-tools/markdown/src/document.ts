@@ -9,6 +9,21 @@ const CHARS_MAX = 1024 * 1024;
 /** CommonMark with the tables and the strikethrough of GitHub. Raw HTML gets tokens of its own; html.ts says what becomes of it. */
 export const parser = new MarkdownIt({ html: true, linkify: false, typographer: false });
 
+// Within a paragraph, the tags of a script are tokens, and its text is text like any other.
+parser.core.ruler.after('inline', 'scripts', ({ tokens }) => {
+  for (const inline of tokens.filter((token) => token.children)) {
+    let within = '';
+    inline.children = (inline.children ?? []).filter(({ type, content }) => {
+      const [, slash, name] = (type === 'html_inline' ? /^<(\/?)(script|style)\b/i.exec(content) : null) ?? [];
+      const tag = name?.toLowerCase();
+      if (within === '' && slash === '') within = tag ?? '';
+      const isText = within === '';
+      if (slash === '/' && tag === within) within = '';
+      return isText;
+    });
+  }
+});
+
 /** A link leads to a page, an address, or another place; to nothing that a browser would run. */
 parser.validateLink = (url) => /^(?:https?:|mailto:|tel:|[^:]*$|[^:]*[/?#])/i.test(url.trim());
 

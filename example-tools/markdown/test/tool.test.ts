@@ -112,6 +112,13 @@ test('HTML that would run never passes', () => {
   }
 });
 
+test('scripts and styles within a paragraph are left out', () => {
+  const of = (text: string) => html(text).trim();
+  assert.equal(of('# Hi <script>alert(1)</script> you'), '<h1>Hi  you</h1>');
+  assert.equal(of('a <style>b</script> {c}</style> d <STYLE>*e*'), '<p>a  d </p>');
+  assert.equal(of('a <b>script</b> </script>b'), '<p>a script b</p>');
+});
+
 test('Markdown becomes plain text', () => {
   const text = `# Title
 

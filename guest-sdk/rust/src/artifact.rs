@@ -34,7 +34,7 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 pub struct Artifact(host::ArtifactDraft);
 
 impl Artifact {
-    /// Begins a file. People see `name`; it is never used as a path. `media_type` is for example `text/csv`.
+    /// Begins a file. `name` can be in folders, such as `a/b.csv`. `media_type` is for example `text/csv`.
     ///
     /// # Errors
     ///

@@ -42,6 +42,7 @@
 mod artifact;
 mod configuration;
 mod context;
+mod doc;
 mod error;
 mod output;
 mod schema;

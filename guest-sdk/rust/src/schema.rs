@@ -1,6 +1,8 @@
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Value, json};
 
+use super::doc::paragraphs;
+
 /// The input schema of a tool: `T` as serde deserialises it.
 pub fn of_input<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
@@ -29,13 +31,22 @@ pub(crate) fn of_output<T: JsonSchema>() -> Value {
 /// Generates a self-contained schema. Subschemas are inlined, because many models read `$ref` badly; only a recursive
 /// type keeps `$defs`.
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
-    let mut settings = settings.with_transform(RecursiveTransform(numbers));
+    let mut settings = settings.with_transform(RecursiveTransform(plain));
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     // The name of a Rust type says nothing to a model.
     schema.remove("title");
     schema.to_value()
+}
+
+/// Writes what is Rust's own as a model knows it.
+fn plain(schema: &mut Schema) {
+    if let Some(description) = schema.get("description").and_then(Value::as_str) {
+        let description = paragraphs(description);
+        schema.insert("description".to_owned(), description.into());
+    }
+    numbers(schema);
 }
 
 /// Turns Rust's number formats, which JSON Schema does not know, into the bounds that they mean.
@@ -67,7 +78,8 @@ mod tests {
     #[serde(deny_unknown_fields)]
     #[allow(dead_code)]
     struct Search {
-        /// What to look for.
+        /// What to
+        /// look for.
         pattern: String,
         #[serde(default)]
         limit: u32,

@@ -1,6 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::doc::paragraphs;
 use crate::{Context, Outcome, ToolError, context};
 
 /// The version of Agent Tool that the records follow.
@@ -290,7 +291,7 @@ fn declaration(namespace: &str, entry: &Entry, ids: &Ids) -> Value {
         .list("aliases", attributes.aliases)
         .maybe("search_hint", attributes.search_hint)
         .maybe("title", attributes.title)
-        .set("description", attributes.description)
+        .set("description", paragraphs(attributes.description))
         .set("lifecycle", attributes.lifecycle)
         .set("tool_kind", attributes.kind)
         .set("input_contract", input.0)

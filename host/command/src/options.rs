@@ -14,6 +14,7 @@ use toolcell_core::approval::{EXPIRE_DEFAULT, EXPIRE_MAX};
 use toolcell_core::catalog::Selection;
 use toolcell_core::policy::Provenance;
 use toolcell_core::record::{ErrorClass, Mode, Refusal};
+use toolcell_install::tls;
 
 use super::exit::{BadRequest, Stop};
 use super::kept::{self, KeptFile};
@@ -197,7 +198,7 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyOptions {
-    /// What happens to a call that needs an approval: it is asked about, it is denied, or nothing with effects runs
+    /// What happens to a call that needs an approval: it is asked about, it is denied, or it is denied and nothing with effects runs
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
     /// Read this file instead of the project's toolcell.toml
@@ -258,6 +259,10 @@ pub fn settings(
     policy: &PolicyOptions,
 ) -> Result<Settings, Stop> {
     let bad = |error: anyhow::Error| BadRequest(format!("{error:#}"));
+    if let Some(file) = &grants.tls_ca {
+        // Read here, because the sandbox, which reads it again, can only say that it cannot be set up.
+        tls::client(std::slice::from_ref(file)).map_err(|error| BadRequest(format!("--tls-ca: {error:#}")))?;
+    }
     let cwd = std::env::current_dir().and_then(std::fs::canonicalize).ok();
     let mut granted = Grants { cwd: cwd.clone(), ..Grants::default() };
     grants.add_to(&mut granted).map_err(bad)?;
@@ -284,7 +289,7 @@ pub fn settings(
     })
 }
 
-/// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes.
+/// Limits of one call. Units: ms, s, m for time; KiB, MiB, GiB for sizes, which are in bytes without one.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
@@ -371,7 +376,7 @@ pub fn expiry_of_files(layers: &Layers) -> Result<Option<Duration>, Refusal> {
     let mut shortest = None;
     for layer in layers.files() {
         let said = configured_expiry(&layer.file).map_err(|error| {
-            let message = format!("the policy cannot be read, and so nothing is allowed: {error}");
+            let message = format!("all calls are refused, because the policy cannot be read: {error}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         })?;
         shortest = [shortest, said].into_iter().flatten().min();

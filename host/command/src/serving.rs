@@ -397,7 +397,7 @@ impl Served {
                     let changed = self.server.replace(offering).await;
                     show::say("the tools or their configuration changed: the new ones are offered from now on");
                     if let Some(reason) = changed {
-                        show::say(&format!("the surface of tools was {reason}"));
+                        show::say(&format!("the list of tools that clients can call changed ({reason})"));
                     }
                 }
                 Err(stop) => {

@@ -17,7 +17,7 @@ use super::signers::TrustSection;
 use super::surface::SurfaceSection;
 use super::telemetry::TelemetrySection;
 use super::tool_config::ToolConfig;
-use super::word::{Word, line};
+use super::word::{self, Word, line};
 
 /// Maximum size of a configuration file, in bytes; a larger one is rejected before it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -114,15 +114,20 @@ pub struct LimitSection {
     pub timeout: Option<Word>,
     /// CPU budget of a call, in units of fuel.
     pub fuel: Option<u64>,
-    /// Memory of a call, such as `256MiB`.
+    /// Memory of a call, such as `256MiB`; a size without a unit is in bytes.
+    #[serde(deserialize_with = "word::size")]
     pub memory: Option<Word>,
     /// Memory of all calls of a server together.
+    #[serde(deserialize_with = "word::size")]
     pub memory_total: Option<Word>,
     /// Size of what a tool returns, such as `8MiB`.
+    #[serde(deserialize_with = "word::size")]
     pub max_output: Option<Word>,
     /// Size of what a call writes to files, such as `1GiB`.
+    #[serde(deserialize_with = "word::size")]
     pub max_disk: Option<Word>,
     /// Size of the files that a tool answers with, such as `1GiB`.
+    #[serde(deserialize_with = "word::size")]
     pub max_artifact_bytes: Option<Word>,
 }
 
@@ -143,6 +148,7 @@ pub struct ApprovalSection {
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSection {
     /// Maximum size of compiled code on disk, such as `2GiB`.
+    #[serde(deserialize_with = "word::size")]
     pub max: Option<Word>,
 }
 
@@ -153,6 +159,7 @@ pub struct CompileSection {
     /// CPU time limit of one compilation, such as `2m`.
     pub time: Option<Word>,
     /// Address space limit of one compilation, such as `3GiB`.
+    #[serde(deserialize_with = "word::size")]
     pub memory: Option<Word>,
     /// Maximum size of a component, such as `128MiB`.
     pub size: Option<Word>,
@@ -167,10 +174,12 @@ pub struct JournalSection {
     /// `normal` or `full`: whether a call waits until the disk has its record.
     pub durability: Option<Word>,
     /// Maximum size of the log of calls on disk, such as `1GiB`.
+    #[serde(deserialize_with = "word::size")]
     pub max: Option<Word>,
     /// Time after which calls are removed from the log, such as `129600m`.
     pub age: Option<Word>,
     /// Maximum size of all payloads on disk, such as `4GiB`; each caller of a server has a share of it.
+    #[serde(deserialize_with = "word::size")]
     pub payloads: Option<Word>,
     /// `on` or `off`: whether a record has what a replay of its call needs.
     pub replay: Option<Word>,

@@ -62,6 +62,9 @@ pub struct Layers {
     names: Names,
 }
 
+/// Maximum number of times that a file is read again because it changed while it was read.
+const CHANGES_MAX: usize = 64;
+
 impl Layers {
     /// No files, and the installed tools that are known in the current folder; `named` is the file of `--config`.
     pub fn without_files(home: &Home, named: Option<&Path>) -> Self {
@@ -84,7 +87,7 @@ impl Layers {
     /// folder, in which the project's file would be searched for, unless `options` exclude that file.
     pub fn read(home: &Home, folder: Option<&Path>, options: &LayerOptions) -> Result<Self, Refusal> {
         let unreadable = |error: anyhow::Error| {
-            let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
+            let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
             Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
         };
         let names = Names::of(home, folder, options.file.as_deref());
@@ -106,7 +109,7 @@ impl Layers {
             let path =
                 path.canonicalize().with_context(|| format!("cannot find {}", path.display())).map_err(unreadable)?;
             let trust = Trust::at(home.trusted());
-            let trusted = trust.of(&path, &bytes).map_err(unreadable)?;
+            let (bytes, trusted) = settled(&trust, &path, bytes).map_err(unreadable)?;
             let Trusted { components, folders } = trusted.ok_or_else(|| {
                 let message = format!("{}; {WITHOUT_FILES}", untrusted(&trust, &path, &bytes));
                 Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message)
@@ -334,7 +337,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 fn check_hooks(file: &ConfigFile, trusted: &[String]) -> Result<(), Refusal> {
     let refusal = |component: &Path| {
         let message = format!(
-            "the hook {} of {} is not the one that was trusted: it has changed, or it is gone; look at it, then run \
+            "the hook {} of {} is not the one that was trusted: it has changed, or was removed; look at it, then run \
              `toolcell policy trust {}`; {WITHOUT_FILES}",
             component.display(),
             file.path.display(),
@@ -370,6 +373,21 @@ fn check_folders(path: &Path, found: &[(String, String)], trusted: &[String]) ->
         path.parent().unwrap_or(path).display(),
     );
     Err(Refusal::new(ErrorClass::PolicyBlocked, "project_not_trusted", message))
+}
+
+/// Returns what `path` was trusted with, and its content, which was `bytes` when it was last read: an install in another
+/// process changes the file and the trust in it one after the other.
+fn settled(trust: &Trust, path: &Path, mut bytes: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Trusted>)> {
+    for _ in 0..CHANGES_MAX {
+        if let Some(trusted) = trust.of(path, &bytes)? {
+            return Ok((bytes, Some(trusted)));
+        }
+        match super::project_bytes(path)? {
+            Some(now) if now != bytes => bytes = now,
+            _ => break,
+        }
+    }
+    Ok((bytes, None))
 }
 
 /// Says why the project's file `path`, which has these `bytes`, has no effect, and what to do. A file that was trusted

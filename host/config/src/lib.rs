@@ -5,6 +5,7 @@ extern crate toolcell_core;
 
 mod compilation;
 mod declared;
+mod declaring;
 mod file;
 mod find;
 mod hooks;
@@ -29,6 +30,7 @@ mod yaml;
 
 pub use compilation::{CompilationSettings, configured_compilation};
 pub use declared::DeclaredTool;
+pub use declaring::declare;
 pub use file::{
     ApprovalSection, ConfigFile, GrantSection, HookEntry, HookMatcher, LimitSection, OnFailure, RuleEntry, ToolEntry,
     bytes, project_bytes,

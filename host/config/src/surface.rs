@@ -46,7 +46,7 @@ pub struct SurfaceSection {
 /// that no file describes.
 pub fn selection(layers: &Layers, budget: Option<usize>, role: Option<&str>) -> Result<Selection, Refusal> {
     combined(layers, budget, role).map_err(|error| {
-        let message = format!("the policy cannot be read, and so nothing is allowed: {error:#}");
+        let message = format!("all calls are refused, because the policy cannot be read: {error:#}");
         Refusal::new(ErrorClass::PolicyBlocked, "policy_unreadable", message)
     })
 }

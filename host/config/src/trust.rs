@@ -50,13 +50,38 @@ impl Trust {
             kind.push(digest.to_owned());
         }
         let [files, components, folders] = kinds;
-        Ok((files == [digest(bytes)]).then_some(Trusted { components, folders }))
+        Ok(files.contains(&digest(bytes)).then_some(Trusted { components, folders }))
     }
 
     /// Trusts `file` with exactly these `bytes` and digests.
     pub fn add(&self, file: &Path, bytes: &[u8], trusted: &Trusted) -> anyhow::Result<()> {
+        self.write(file, &[bytes], trusted)
+    }
+
+    /// Trusts `file` with the second of `bytes` instead of the first, which `write` replaces: a file that the user trusts, and
+    /// that toolcell itself changes. A process that is killed leaves it trusted, with either content.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and an entry that cannot be written.
+    pub fn renew(
+        &self,
+        file: &Path,
+        (before, after): (&[u8], &[u8]),
+        trusted: &Trusted,
+        write: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.write(file, &[after, before], trusted)?;
+        let written = write();
+        self.write(file, &[if written.is_ok() { after } else { before }], trusted)?;
+        written
+    }
+
+    /// Writes the entry of `file`, and a copy of the first of `contents`.
+    fn write(&self, file: &Path, contents: &[&[u8]], trusted: &Trusted) -> anyhow::Result<()> {
         private::create_dir(&self.dir).context("cannot create the folder of trusted files")?;
-        let digests = [&[digest(bytes)][..], &trusted.components, &trusted.folders];
+        let files: Vec<String> = contents.iter().map(|bytes| digest(bytes)).collect();
+        let digests = [&files[..], &trusted.components, &trusted.folders];
         let lines = KINDS
             .iter()
             .zip(digests)
@@ -66,7 +91,8 @@ impl Trust {
         let parts = [lines.as_bytes(), file.as_os_str().as_bytes()];
         private::write_atomically(&self.entry(file), &parts, OnDisk::Later)
             .context("cannot write that a file is trusted")?;
-        private::write_atomically(&self.copy(file), &[bytes], OnDisk::Later).context("cannot copy a trusted file")
+        let latest = contents.first().copied().unwrap_or_default();
+        private::write_atomically(&self.copy(file), &[latest], OnDisk::Later).context("cannot copy a trusted file")
     }
 
     /// Whether `file` was trusted, with whatever content.
@@ -127,6 +153,17 @@ mod tests {
         trust.add(file, b"b", &Trusted::default()).unwrap();
         assert!(has("/project/toolcell.toml", b"b") && !has("/project/toolcell.toml", b"a"));
         assert_eq!(trust.content(file).unwrap().as_deref(), Some(&b"b"[..]));
+        let renewed = trust.renew(file, (b"b", b"c"), &Trusted::default(), || {
+            assert!(
+                has("/project/toolcell.toml", b"b") && has("/project/toolcell.toml", b"c"),
+                "either may be on the disk"
+            );
+            Ok(())
+        });
+        assert!(renewed.is_ok() && has("/project/toolcell.toml", b"c") && !has("/project/toolcell.toml", b"b"));
+        let failed = trust.renew(file, (b"c", b"d"), &Trusted::default(), || anyhow::bail!("full"));
+        assert!(failed.is_err() && has("/project/toolcell.toml", b"c") && !has("/project/toolcell.toml", b"d"));
+        trust.add(file, b"b", &Trusted::default()).unwrap();
         assert!(trust.remove(file).unwrap() && !has("/project/toolcell.toml", b"b"));
         assert!(!trust.remove(file).unwrap() && trust.content(file).unwrap().is_none());
     }

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-use serde::Deserialize;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 /// A text of a file, and where it is written.
@@ -13,10 +14,43 @@ pub struct Word {
     pub(super) at: usize,
 }
 
+/// A string, or a number without quotes.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StringOrNumber)
+    }
+}
+
+struct StringOrNumber;
+
+impl Visitor<'_> for StringOrNumber {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size, such as \"64MiB\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+        Ok(Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Text, E> {
+        Ok(Text(number.to_string()))
+    }
+}
+
 impl From<Spanned<String>> for Word {
     fn from(read: Spanned<String>) -> Self {
         Self { at: read.span().start, text: read.into_inner() }
     }
+}
+
+/// Reads a size, which needs no quotes if it has no unit: `memory = 64` is the same as `--memory 64`, bytes.
+pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Word>, D::Error> {
+    let read = Spanned::<Text>::deserialize(deserializer)?;
+    Ok(Some(Word { at: read.span().start, text: read.into_inner().0 }))
 }
 
 impl Deref for Word {

@@ -26,7 +26,7 @@ pub struct Artifact {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print it, or write it to a file: exit 1 if it is gone, expired or damaged, 3 if it was redacted
+    /// Print it, or write it to a file: exit 1 if it was removed, has expired or is damaged, 3 if it was redacted
     Get {
         /// The reference, as a record has it: toolcell:payload/sha256:.., sha256:.., partial:sha256:..
         reference: String,

@@ -1,7 +1,7 @@
 //! `toolcell.lock`, beside `toolcell.toml`: which bytes each installed name stands for.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::approval::{Whitespace, visible};
@@ -56,7 +56,8 @@ pub fn beside(config: &Path) -> PathBuf {
 pub struct Entry {
     /// The name by which the tool is called.
     pub name: String,
-    /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`.
+    /// Where it came from. A path in the folder of the lock is relative to it, and begins with `./`; one that was named by a
+    /// relative path begins with `..`.
     pub reference: String,
     /// What was resolved and is signed: the manifest in a registry, or else the component.
     pub digest: Digest,
@@ -116,15 +117,24 @@ impl Entry {
     }
 }
 
-/// How `reference` is written into a lock in `folder`.
-pub fn written(reference: &Reference, folder: &Path) -> String {
+/// How `reference` is written into a lock in `folder`. `is_relative`: a path beside the folder is written from there, because
+/// the lock is committed, and another checkout is elsewhere.
+pub fn written(reference: &Reference, folder: &Path, is_relative: bool) -> String {
     match reference {
         Reference::Path(path) => match path.strip_prefix(folder) {
             Ok(inner) => format!("./{}", inner.display()),
+            Err(_) if is_relative => from(folder, path).display().to_string(),
             Err(_) => reference.to_string(),
         },
         _ => reference.to_string(),
     }
+}
+
+/// The way from `folder` to `path`, both of which are absolute.
+fn from(folder: &Path, path: &Path) -> PathBuf {
+    let same = folder.components().zip(path.components()).take_while(|(one, other)| one == other).count();
+    let up = folder.components().skip(same).map(|_| Component::ParentDir);
+    up.chain(path.components().skip(same)).collect()
 }
 
 /// The entries of a lock, by name.
@@ -286,8 +296,12 @@ pub(crate) mod tests {
         let folder = Path::new("/p");
         for (path, text) in [("/p/tools/a.wasm", "./tools/a.wasm"), ("/other/a.wasm", "/other/a.wasm")] {
             let reference = Reference::Path(path.into());
-            assert_eq!(written(&reference, folder), text);
+            assert_eq!(written(&reference, folder, false), text);
             assert_eq!(Reference::parse(text, folder).unwrap(), reference);
+        }
+        for (path, text) in [("/p/a.wasm", "./a.wasm"), ("/q/a.wasm", "../../q/a.wasm"), ("/p/s/a", "../s/a")] {
+            let folder = Path::new(if text == "./a.wasm" { "/p" } else { "/p/r" });
+            assert_eq!(written(&Reference::Path(path.into()), folder, true), text);
         }
         for (name, is) in [("jq", true), ("a-b_2", true), ("", false), ("-a", false), ("a.b", false), ("a/b", false)] {
             assert_eq!(is_name(name), is, "{name}");

@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 64;
 pub struct Words(BTreeMap<String, String>);
 
 /// One line of a difference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "mark", content = "text")]
 pub enum Line {
     /// The place that the next lines are about.

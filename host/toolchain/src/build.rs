@@ -104,7 +104,7 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let (sdk, c_compiler) = (sdk.as_deref(), c_compiler.as_deref());
     let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk, c_compiler };
 
-    let _held = record::lock(&job.compiling(), say)?;
+    let _held = record::lock(&job.compiling(), &dir, say)?;
     let earlier = record::read(&settings.records, &dir);
     let (known, memory) = earlier.map_or((Listing::default(), INITIAL_MEMORY), |r| (r.sources, r.initial_memory));
     let before = Listing::of(&workspace.near(package, &dir), &known)?;

@@ -163,7 +163,7 @@ pub(super) fn build(
     let name = dir.file_name().and_then(OsStr::to_str).context("the project's folder has no name in UTF-8")?;
     let compiling = settings.target_dir.clone().unwrap_or_else(|| search.cache_dir.join("builds"));
     let compiling = std::path::absolute(compiling).context("cannot find the folder of builds")?;
-    let _held = record::lock(&compiling, say)?;
+    let _held = record::lock(&compiling, dir, say)?;
     let id = short_hash(&format!("{} {}", language.name(), dir.display()));
     let work = compiling.join(format!("{}{id}", build_cache::BUILD));
     std::fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;

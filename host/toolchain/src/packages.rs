@@ -2,12 +2,12 @@
 //! a current C library for the guest from the same mirror. apt checks the signature of every package.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use toolcell_core::private;
 
 use super::find::{Search, Toolchain};
 use super::held::Held;
@@ -39,8 +39,9 @@ pub(super) fn set_up(search: &Search, say: Say) -> Result<Toolchain> {
     let apt = Apt::find(search)?;
     let home = sysroot::home(&search.cache_dir);
     std::fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-    let lock = File::create(home.join("lock")).context("cannot open the toolchain's lock")?;
-    let _held = Held::take(lock, "waiting for another toolcell that sets up the toolchain", say)
+    let lock = private::open_or_create(&home.join("lock")).context("cannot open the toolchain's lock")?;
+    let busy_with = format!("process {}", std::process::id());
+    let _held = Held::take(lock, "waiting for another toolcell that sets up the toolchain", &busy_with, say)
         .context("cannot wait for the toolchain's lock")?;
     if let Ok(toolchain) = sysroot::ready(search) {
         return Ok(toolchain);

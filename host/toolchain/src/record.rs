@@ -68,7 +68,7 @@ fn check(dir: &Path, records: &Path) -> std::result::Result<Standing, String> {
     let component = folder(records, &dir).join(&record.component);
     let made = Listing::of(&Scope::of_file(&component), &record.made).map_err(|error| format!("{error:#}"))?;
     if made.is_empty() {
-        return Err("its component is gone".to_owned());
+        return Err("its component was removed".to_owned());
     }
     if !made.changes(&record.made).is_empty() {
         return Err("its component is not the one that was built".to_owned());
@@ -120,11 +120,12 @@ pub(super) fn read(records: &Path, dir: &Path) -> Option<Record> {
 
 /// Takes the lock of builds in the folder `compiling`, and says so if it has to wait for it: without the lock, two tools
 /// of one name could take each other's output.
-pub(super) fn lock(compiling: &Path, say: Say) -> Result<Held> {
+pub(super) fn lock(compiling: &Path, dir: &Path, say: Say) -> Result<Held> {
     make_folder(compiling)?;
     let file = private::open_or_create(&compiling.join("lock"));
     let file = file.with_context(|| format!("cannot write into {}", compiling.display()))?;
-    Held::take(file, "waiting for another build", say).context("cannot wait for another build")
+    let busy_with = format!("{} (process {})", dir.display(), std::process::id());
+    Held::take(file, "waiting for another build", &busy_with, say).context("cannot wait for another build")
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
@@ -297,7 +298,7 @@ mod tests {
         std::fs::write(file.with_file_name("tool.wasm"), "\0asn").unwrap();
         tool.is_not_built("its component is not the one that was built");
         std::fs::remove_file(file.with_file_name("tool.wasm")).unwrap();
-        tool.is_not_built("its component is gone");
+        tool.is_not_built("its component was removed");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Parts of toolchains that toolcell keeps in its cache, each fetched from the registry of its language, in a pinned
 //! version. A part is native code of others: only a build that the user agreed to sets one up.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use toolcell_core::private;
 
 use super::Say;
 use super::find::Search;
@@ -76,8 +76,8 @@ impl Room {
         }
         let parent = search.cache_dir.join("toolchain");
         std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        let lock = File::create(parent.join("lock")).context("cannot open the toolchain's lock")?;
-        let _held = Held::take(lock, "waiting for another toolcell that sets up a toolchain", say)
+        let lock = private::open_or_create(&parent.join("lock")).context("cannot open the toolchain's lock")?;
+        let _held = Held::take(lock, "waiting for another toolcell that sets up a toolchain", self.contents, say)
             .context("cannot wait for the toolchain's lock")?;
         if self.is_ready(search) {
             return Ok(folder);

@@ -290,8 +290,9 @@ impl Listing {
                 Some(_) => {}
             }
         }
-        changes
-            .extend(earlier.0.keys().filter(|path| !self.0.contains_key(*path)).map(|path| (path.clone(), "is gone")));
+        changes.extend(
+            earlier.0.keys().filter(|path| !self.0.contains_key(*path)).map(|path| (path.clone(), "was removed")),
+        );
         changes
     }
 
@@ -492,7 +493,7 @@ mod tests {
         let changes = project.changes(&before);
         assert_eq!(
             changes,
-            [".cargo/config.toml is new", "build.rs is new", "src/target/mod.rs has changed", "src/lib.rs is gone"]
+            [".cargo/config.toml is new", "build.rs is new", "src/target/mod.rs has changed", "src/lib.rs was removed"]
         );
         assert_ne!(project.listing(&before).digest(), before.digest());
     }

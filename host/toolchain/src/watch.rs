@@ -77,6 +77,6 @@ mod tests {
         let (path, what) = watch.wait();
         assert!(path.ends_with("src/lib.rs") && what == "has changed", "{path:?} {what}");
         std::fs::remove_file(project.path().join("src/lib.rs")).unwrap();
-        assert_eq!(watch.wait().1, "is gone");
+        assert_eq!(watch.wait().1, "was removed");
     }
 }

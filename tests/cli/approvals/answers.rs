@@ -226,6 +226,11 @@ fn the_end_of_an_id_names_the_call_as_the_list_prints_it() {
     let listed = place.run(&["approvals", "list"]).exits(0).stdout;
     let short = listed.split_whitespace().next().unwrap();
     assert!(id.ends_with(short) && short.len() < id.len(), "{listed}");
+    // Who wants what, and why it is asked, comes with it.
+    assert!(
+        listed.lines().nth(1).is_some_and(|row| row.starts_with("| call ") && row.contains(" wants to ")),
+        "{listed}"
+    );
     assert_eq!(place.show(&short.to_lowercase())["invocation"]["invocation_id"], id);
     // The beginning of an id is its time, which names no call.
     let unknown = place.run(&["approvals", "approve", &id[..8]]).exits(2);

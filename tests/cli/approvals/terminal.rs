@@ -445,8 +445,11 @@ fn an_answer_from_elsewhere_ends_the_question_at_the_terminal() {
     terminal.shows(ASKS);
     let (id, _) = place.list(&[])[0].clone();
     place.run(&["approvals", "approve", &id]).exits(0);
-    assert_eq!(terminal.ends().0, Some(0));
+    let (code, screen) = terminal.ends();
+    assert_eq!(code, Some(0));
     assert_eq!(place.lines(), ["one"]);
+    // The result begins on a line of its own.
+    assert!(screen.starts_with("\r\n(already answered elsewhere, or expired)\r\n"), "{screen:?}");
 }
 
 #[test]

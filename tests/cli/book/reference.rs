@@ -41,8 +41,12 @@ fn add_help(command: &[&str], text: &mut String) {
     let help = Toolcell::new(arguments).env("COLUMNS", "100").run().exits(0).stdout;
     let title = [&["toolcell"][..], command].concat().join(" ");
     write!(text, "\n## {title}\n\n```text\n{}\n```\n", help.trim_end()).unwrap();
-    let Some((_, rest)) = help.split_once("\nCommands:\n") else { return };
-    for line in rest.lines().take_while(|line| !line.is_empty()) {
+    // The commands of the program are in groups, each under a heading of its own.
+    let listed = match command {
+        [] => help.split_once("\n\nCall tools:\n").and_then(|(_, rest)| Some(rest.split_once("\nOptions:\n")?.0)),
+        _ => help.split_once("\nCommands:\n").and_then(|(_, rest)| rest.split("\n\n").next()),
+    };
+    for line in listed.unwrap_or_default().lines() {
         // A line that is indented more goes on with the text of the one before.
         let name = line.strip_prefix("  ").and_then(|line| line.split(' ').next()).unwrap_or_default();
         if !name.is_empty() && name != "help" {

@@ -238,6 +238,49 @@ fn what_cannot_be_loaded_is_not_installed() {
 }
 
 #[test]
+fn the_project_names_what_is_installed_in_it() {
+    let place = Place::new().project("# ours\nmode = \"default\"\n").trusted();
+    let outside = place.home.parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::rename(greet(&place, |_| {}), outside.join("greet.wasm")).unwrap();
+    place.run(&["install", "../outside/greet.wasm", "--yes"]).exits(0);
+    // The lock is committed, so it has no folder of this machine.
+    let lock = || fs::read_to_string(place.project.join("toolcell.lock")).unwrap();
+    assert!(lock().contains("reference = \"../outside/greet.wasm\"") && !lock().contains(outside.to_str().unwrap()));
+    let named = "# ours\nmode = \"default\"\n\n[tools]\ngreet = \"../outside/greet.wasm\"\n";
+    assert_eq!(fs::read_to_string(place.file()).unwrap(), named);
+    // The file is trusted as before, and agrees with the lock.
+    place.run(&["call", "greet"]).exits(0);
+    let again = place.run(&["install", "--locked", "--json"]).exits(0).json();
+    assert_eq!(again["tools"][0]["state"], json!("unchanged"), "{again}");
+    place.run(&["remove", "greet"]).exits(0);
+    assert!(!fs::read_to_string(place.file()).unwrap().contains("greet") && !lock().contains("greet"));
+    assert_eq!(place.run(&["install", "--json"]).exits(0).json()["tools"], json!([]));
+    // What toolcell does not change is left to its author, and nothing is removed.
+    place.run(&["install", "../outside/greet.wasm", "--yes"]).exits(0);
+    let place = place.project("[tools.greet]\nreference = \"../outside/greet.wasm\"\n").trusted();
+    assert!(place.run(&["remove", "greet"]).exits(2).stderr.contains("change it yourself"));
+    place.run(&["call", "greet"]).exits(0);
+}
+
+#[test]
+fn lists_have_heads_and_digests_stay_whole() {
+    let place = project();
+    greet(&place, |_| {});
+    let digest = tool(&place.run(&["install", "./greet.wasm", "--dry-run", "--json"]).exits(0))["component"].clone();
+    let digest = digest.as_str().unwrap();
+    let offered = place.run(&["install", "./greet.wasm", "--yes"]).exits(0).stderr;
+    assert!(offered.contains(&format!("| component, the code that runs:\n|   {digest}\n")), "{offered}");
+    assert!(offered.contains(&format!("installed greet, component {digest}; ")), "{offered}");
+    let listed = place.run(&["list"]).exits(0).stdout;
+    assert!(listed.starts_with("NAME                 VERSION      FROM\ngreet "), "{listed}");
+    greet(&place, reaching("a.example"));
+    let outdated = place.run(&["outdated"]).exits(0).stdout;
+    assert!(outdated.starts_with("NAME                 VERSION -> NOW           FROM\ngreet "), "{outdated}");
+    assert!(outdated.contains(&format!("\n  installed {digest}\n  now       sha256:")), "{outdated}");
+}
+
+#[test]
 fn info_runs_nothing_and_installs_nothing() {
     let place = project();
     // A component that traps as soon as it is asked for its description.
@@ -250,10 +293,13 @@ fn info_runs_nothing_and_installs_nothing() {
     greet(&place, |_| {});
     place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
     assert!(place.run(&["info", "./greet.wasm"]).exits(0).stdout.contains("installed: as greet"));
-    for command in ["info", "install"] {
-        let ran = place.run(&[command, "greet"]).exits(2);
-        assert!(ran.stderr.contains("whose reference is ./greet.wasm: name that"), "{}", ran.stderr);
-    }
+    let ran = place.run(&["install", "greet"]).exits(2);
+    assert!(ran.stderr.contains("is a tool name, not a reference (its reference is ./greet.wasm)"), "{}", ran.stderr);
+    // A name is shown as it is installed, whatever its source has become.
+    fs::rename(place.project.join("greet.wasm"), place.project.join("away.wasm")).unwrap();
+    let told = place.run(&["info", "greet", "--json"]).exits(0).json();
+    assert_eq!((&told["reference"], &told["installed_as"]), (&json!("./greet.wasm"), &json!(["greet"])), "{told}");
+    fs::rename(place.project.join("away.wasm"), place.project.join("greet.wasm")).unwrap();
     // From whichever folder, a file is the same.
     let deep = place.project.join("src/deep");
     let again = place.run_in(&deep, &["install", "../../greet.wasm", "--json"]).exits(0).json();

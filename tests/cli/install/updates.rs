@@ -15,7 +15,7 @@ fn an_update_that_grows_nothing_goes_through() {
     let file = greet(&place, reaching("a.example, b.example"));
     place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
     assert_eq!(place.run(&["update", "--json"]).exits(0).json()["tools"][0]["state"], json!("unchanged"));
-    assert!(place.run(&["outdated"]).exits(0).stdout.contains("is what its reference stands for"));
+    assert!(place.run(&["outdated"]).exits(0).stdout.contains("is up to date"));
     // Other bytes that declare the same.
     let same = toolcell_core::dialect::sections::with_custom(&std::fs::read(&file).unwrap(), "note", b"x").unwrap();
     std::fs::write(&file, same).unwrap();
@@ -78,7 +78,7 @@ fn a_larger_ceiling_asks_and_is_shown_as_a_difference() {
     greet(&place, reaching("a.example, evil.example"));
     let dry = place.run(&["update", "--dry-run"]).exits(0).stderr;
     assert!(
-        dry.contains("IT COULD ASK FOR MORE") && dry.contains("+ greet.echo: send requests to evil.example"),
+        dry.contains("IT ASKS FOR MORE ACCESS") && dry.contains("+ greet.echo: send requests to evil.example"),
         "{dry}"
     );
     let refused = place.run(&["update"]).exits(3);
@@ -100,7 +100,7 @@ fn changed_words_and_schemas_ask_and_are_shown_as_a_diff() {
     greet(&place, |toolkit| toolkit["declarations"][0]["description"] = json!("Answers, after reading ~/.ssh"));
     let ran = place.run(&["update"]).exits(3).stderr;
     for words in [
-        "IT SAYS OTHER THINGS",
+        "DESCRIPTIONS, NAMES OR SCHEMAS CHANGED",
         "@ greet.echo declaration.description",
         "- Answers its input",
         "+ Answers, after reading",
@@ -132,6 +132,29 @@ fn a_changed_description_is_shown_before_all_that_changes_with_it() {
     });
     let ran = place.run(&["update"]).exits(3).stderr;
     assert!(ran.contains("+ Answers, after reading ~/.ssh") && ran.contains("[not all: "), "{ran}");
+}
+
+#[test]
+fn an_update_says_which_tools_come_and_go_and_ends_with_what_matters() {
+    let place = project();
+    greet(&place, |_| {});
+    place.run(&["install", "./greet.wasm", "--yes"]).exits(0);
+    let other = echoing("other", reaching("evil.example"));
+    std::fs::write(place.project.join("greet.wasm"), other).unwrap();
+    let short = place.run(&["update", "--dry-run"]).exits(0).stderr;
+    let at = |text: &str| short.find(text).unwrap_or_else(|| panic!("{text}: {short}"));
+    let order = [
+        "of its other records changed, which no model reads; --details",
+        "1 tool added:\n| other.echo\n",
+        "1 tool removed:\n| greet.echo\n",
+        "@ other.echo declaration.description",
+        "IT ASKS FOR MORE ACCESS:\n",
+        "+ other.echo: send requests to evil.example",
+    ];
+    assert!(order.map(at).is_sorted(), "{short}");
+    assert!(!short.contains("input_contract") && !short.contains("permission."), "{short}");
+    let long = place.run(&["update", "--dry-run", "--details"]).exits(0).stderr;
+    assert!(long.contains("input_contract") && long.contains("ITS OTHER RECORDS DIFFER"), "{long}");
 }
 
 #[test]

@@ -526,7 +526,7 @@ fn an_artifact_in_a_registry_is_signed_and_its_signature_is_for_no_other() {
     assert!(verify(&[]).exits(3).stderr.contains("[unsigned]"));
     assert!(place.toolcell(&install).run().exits(3).stderr.contains("[unsigned]"));
     let signed = place.toolcell(&["sign", &reference, "--key=signing.key", "--json"]).run().exits(0);
-    assert!(signed.stderr.contains("stands for sha256:"), "what a tag is, the registry decides: {signed:?}");
+    assert!(signed.stderr.contains("resolves to sha256:"), "what a tag is, the registry decides: {signed:?}");
     let signed = signed.json();
     assert!(
         signed["signed"].as_str().unwrap().starts_with(&format!("oci://{}/me/jq@sha256:", registry.host())),

@@ -85,7 +85,7 @@ fn an_entry_for_every_tag_names_no_branch_and_no_other_workflow() {
         let refused = update(&place, &[]).exits(3);
         let code = if is_ambiguous { "[signer_not_trusted]" } else { "[install_needs_consent]" };
         assert!(refused.stderr.contains(code), "{signer}: {refused:?}");
-        assert_eq!(refused.stderr.contains("ANOTHER SIGNER VOUCHES FOR IT"), !is_ambiguous, "{signer}: {refused:?}");
+        assert_eq!(refused.stderr.contains("THE SIGNER CHANGED"), !is_ambiguous, "{signer}: {refused:?}");
     }
     assert!(lock(&place).contains(FIRST));
 }

@@ -132,6 +132,9 @@ impl Call {
 
     /// Finds the component of the tool, and those of the tools that it may call.
     fn locate(&self, home: &Home, target: &Target, settings: &Settings) -> Result<(PathBuf, Callables), Refusal> {
+        // A build can take minutes, and would be in vain.
+        let refusal = target.source_folder().and_then(|_| settings.grants.refusal(&home.protected()));
+        refusal.map_or(Ok(()), Err)?;
         let component = target.locate(home, if self.build { Building::Yes } else { Building::Asked })?;
         Ok((component, Callables::find(home, &self.callable, &settings.layers, &settings.grants)?))
     }

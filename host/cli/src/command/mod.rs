@@ -14,6 +14,7 @@ mod describe;
 mod doctor;
 mod export;
 mod exported;
+mod groups;
 mod input;
 mod install;
 mod man;
@@ -48,13 +49,13 @@ use toolcell_command::{
     terminal, tool_configs,
 };
 
-/// Runs untrusted tools: WebAssembly components in a sandbox, with limits, and with the permissions that you grant.
+/// Run untrusted tools in a WebAssembly sandbox, with only the permissions you grant.
 #[derive(Debug, Parser)]
 #[command(name = "toolcell", version, max_term_width = 110, propagate_version = true)]
 #[command(
-    after_help = "Exit codes: 0 succeeded, 1 the tool failed, 2 bad request, 3 refused, 4 a limit was hit, 5 canceled, \
-                  6 a call needs an approval (policy check) or no policy names the signer (verify), 70 internal error. \
-                  `toolcell explain CODE` explains an error.\n\nExamples:\n  toolcell install ghcr.io/example/jq:1\n  \
+    after_help = "Exit codes: 0 success, 1 tool failed, 2 bad request, 3 refused, 4 limit reached, 5 canceled, 6 approval \
+                  needed (policy check) or signer not trusted (verify), 70 internal error. `toolcell explain CODE` \
+                  explains an error.\n\nExamples:\n  toolcell install ghcr.io/example/jq:1\n  \
                   toolcell describe jq\n  toolcell call jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                   toolcell mcp jq --print-config=claude-code\n  toolcell new word-count"
 )]
@@ -67,83 +68,83 @@ struct Cli {
 enum Command {
     /// Call a tool and print its result
     Call(DeferredArgs<call::Call>),
-    /// Show what a component's tools are, take, and ask for
+    /// Show a component's tools, their arguments and the permissions they ask for
     Describe(DeferredArgs<describe::Describe>),
-    /// Find tools by words, or by exact names
+    /// Search tools by keyword or exact name
     Search(DeferredArgs<search::Search>),
-    /// Install a tool: check who signed it, show what it could ever ask for, and ask
+    /// Install a tool after checking its signature and showing what it can ask for
     Install(DeferredArgs<install::Install>),
     /// List the installed tools
     List(DeferredArgs<install::List>),
-    /// Show what a reference stands for, and who signed it, without running anything
+    /// Show what a reference resolves to and who signed it, without running it
     Info(DeferredArgs<install::Info>),
-    /// Install what the references of installed tools stand for by now, and ask if that could do more
+    /// Update installed tools; ask first if the signer, the access or a description changed
     Update(DeferredArgs<install::Update>),
-    /// List the installed tools whose references stand for other bytes by now
+    /// List installed tools that changed at their source
     Outdated(DeferredArgs<install::Outdated>),
     /// Remove an installed tool
     Remove(DeferredArgs<install::Remove>),
-    /// Offer tools to an MCP client, on standard input and output
+    /// Serve tools to an MCP client over stdio
     Mcp(DeferredArgs<mcp::Mcp>),
-    /// Offer tools to MCP clients over HTTP
+    /// Serve tools over HTTP, as MCP and as a plain API
     Serve(DeferredArgs<serve::Serve>),
-    /// Start a new tool
+    /// Create a tool from a template
     New(DeferredArgs<new::New>),
     /// Build a tool from its source folder
     Build(DeferredArgs<build::Build>),
-    /// Check a tool before it is published
+    /// Lint a tool before you publish it
     Check(DeferredArgs<check::Check>),
-    /// Publish a tool in a registry
+    /// Publish a tool to a registry
     Push(DeferredArgs<push::Push>),
     /// Sign a component with your own key
     Sign(DeferredArgs<sign::Sign>),
-    /// Say who signed a component, and whether your policy trusts the signer
+    /// Verify who signed a component and whether you trust the signer
     Verify(DeferredArgs<verify::Verify>),
-    /// Make one .mcpb file of toolcell, tools, grants and limits, for MCP clients on desktops
+    /// Package toolcell, tools, grants and limits as one .mcpb file for desktop clients
     Bundle(DeferredArgs<bundle::Bundle>),
-    /// Write names, documentation, a profile or a manifest into a copy of a component of another world
+    /// Add names, docs or a permission profile to a component made for another host
     Wrap(DeferredArgs<wrap::Wrap>),
-    /// Say what would be decided on a call and why, and trust a project's toolcell.toml
+    /// Preview the decision on a call, and trust a project's toolcell.toml
     Policy(DeferredArgs<policy::Policy>),
-    /// See and answer what waits for an approval
+    /// List and answer approval requests
     Approvals(DeferredArgs<toolcell_inspect::Approvals>),
-    /// Set, list and remove the secrets that tools' requests may carry
+    /// Set, list and remove secrets for tools' requests
     Secret(DeferredArgs<secret::Secret>),
-    /// Make many calls, in parallel where they cannot disturb each other
+    /// Make many calls, in parallel where that is safe
     Batch(DeferredArgs<batch::Batch>),
-    /// Make the calls in a model's message, and print the messages that answer it
+    /// Make the tool calls in a model's response and print the messages to send back
     Run(DeferredArgs<run::Run>),
-    /// Print tools as the API of a model takes them
+    /// Print tool definitions for a model API
     Export(DeferredArgs<export::Export>),
-    /// Show which tools a caller can select, and why not the others
+    /// Show which tools a caller sees, and why others are hidden
     Surface(DeferredArgs<surface::ShowSurface>),
-    /// List the latest calls, and those that run
+    /// List recent and running calls
     Calls(DeferredArgs<toolcell_inspect::Calls>),
     /// Show what happened in one call
     Show(DeferredArgs<toolcell_inspect::Show>),
-    /// Run a recorded call again, and say whether its output is the same
+    /// Rerun a recorded call and compare its output
     Replay(DeferredArgs<toolcell_inspect::Replay>),
-    /// Print the events of calls, also as they happen
+    /// Print call events, past or live
     Events(DeferredArgs<toolcell_inspect::Events>),
-    /// Check the record of all calls
+    /// Check the call log for tampering
     Journal(DeferredArgs<toolcell_inspect::Journal>),
-    /// Fetch what a reference in a record refers to
+    /// Fetch a stored result or artifact by its reference
     Artifact(DeferredArgs<toolcell_inspect::Artifact>),
-    /// Print the calls of a session as a reasoning trace (agentool), and add steps of the agent to it
+    /// Print a session's calls as an agentool reasoning trace, or add the agent's steps to it
     Trace(DeferredArgs<toolcell_inspect::Trace>),
-    /// Check the trace of an agent's run against eval cases
+    /// Score an agent's trace against eval cases
     Eval(DeferredArgs<toolcell_inspect::Eval>),
-    /// Check and tidy the store of installed components
+    /// Verify or prune the store of installed components
     Store(DeferredArgs<install::StoreCommand>),
-    /// List, print and apply the JSON Schemas of what toolcell prints
+    /// List, print or validate against toolcell's JSON Schemas
     Schema(DeferredArgs<toolcell_inspect::Schema>),
-    /// Explain an error code: what it means, its cause, and what to do
+    /// Explain an error code and how to fix it
     Explain(DeferredArgs<toolcell_inspect::Explain>),
-    /// Check what this machine has, and say how to fix what is missing
+    /// Check this machine's setup and print fixes
     Doctor(DeferredArgs<doctor::Doctor>),
-    /// Print a script that completes commands and options in a shell
+    /// Print a shell completion script
     Completions(DeferredArgs<completions::Completions>),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write all of them to a folder
     Man(DeferredArgs<man::ManPages>),
 }
 
@@ -215,7 +216,7 @@ pub(super) fn run() -> ExitCode {
 fn parse() -> Result<Cli, clap::Error> {
     // Left to itself, clap colours errors wherever the variable CI is set, whatever TERM says.
     let colours = if show::wants_colours() { ColorChoice::Auto } else { ColorChoice::Never };
-    let mut command = Cli::command().color(colours);
+    let mut command = groups::shown(Cli::command()).color(colours);
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }

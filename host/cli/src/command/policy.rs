@@ -256,7 +256,13 @@ fn world(capability: &Capability) -> Vec<String> {
     let mut lines = Vec::new();
     for mount in &capability.mounts {
         let may = if mount.writable { "read and change" } else { "read" };
-        lines.push(format!("  may {may}: {} as {}", mount.host.display(), mount.guest));
+        // A folder that was granted by a relative path is mounted under a second spelling of its own path.
+        let other = mount.host.to_str() != Some(mount.guest.as_str()) && !mount.guest.contains("/..");
+        let named = if other { format!(" as {}", mount.guest) } else { String::new() };
+        let line = format!("  may {may}: {}{named}", mount.host.display());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
     for denial in &capability.denials {
         if !denial.what.covers_anything() {

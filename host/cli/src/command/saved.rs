@@ -38,14 +38,31 @@ impl Folder {
     }
 }
 
-/// Copies the artifacts of `record` to new files in `folder`, and prints their paths on standard error.
+impl Folder {
+    /// The folder `name` in this one, which is created if it does not exist.
+    fn enter(&self, name: &str) -> anyhow::Result<Self> {
+        let path = self.path.join(name);
+        let made = match rustix::fs::mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
+            Err(Errno::EXIST) | Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(&self.open, name, flags, Mode::empty())
+            }
+            Err(error) => Err(error),
+        };
+        let open = made.with_context(|| format!("cannot create the folder {}", path.display()))?;
+        Ok(Self { path, open })
+    }
+}
+
+/// Copies the artifacts of `record` to new files in `folder`, in the folders of their names, and prints their paths on standard
+/// error.
 pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> anyhow::Result<()> {
     for artifact in &record.result.artifact_refs {
         let text = |field: &str| artifact.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (name, file) = create(folder, text("name"))?;
-        let path = folder.path.join(&name);
+        let (within, name, file) = create(folder, text("name"))?;
+        let path = within.path.join(&name);
         if let Err(error) = host.copy_payload(text("digest"), file).await {
-            let _ = rustix::fs::unlinkat(&folder.open, &name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&within.open, &name, AtFlags::empty());
             let get = format!("cannot save an artifact as {}; toolcell artifact get {}", path.display(), text("uri"));
             return Err(error).context(get);
         }
@@ -54,14 +71,20 @@ pub(super) async fn save(host: &Host, record: &CallRecord, folder: &Folder) -> a
     Ok(())
 }
 
-/// Creates a new file for the artifact `name`; never opens an existing one, and follows no link.
-fn create(folder: &Folder, name: &str) -> anyhow::Result<(String, File)> {
-    let name = file_name(name);
+/// Creates a new file for the artifact `name`, and its folders where they are missing; never opens an existing file, and
+/// follows no link. Returns the folder of the file and its name there.
+fn create(folder: &Folder, name: &str) -> anyhow::Result<(Folder, String, File)> {
+    let mut parts: Vec<&str> = name.split(['/', '\\']).filter(|part| !part.trim_matches('.').is_empty()).collect();
+    let name = file_name(parts.pop().unwrap_or_default());
+    let mut folder = Folder { path: folder.path.clone(), open: folder.open.try_clone()? };
+    for part in parts {
+        folder = folder.enter(&file_name(part))?;
+    }
     for number in 1..=NAMES_MAX {
         let name = if number == 1 { name.clone() } else { format!("{number}-{name}") };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&folder.open, &name, flags, Mode::from_raw_mode(0o666)) {
-            Ok(file) => return Ok((name, file.into())),
+            Ok(file) => return Ok((folder, name, file.into())),
             Err(Errno::EXIST) => {}
             Err(error) => {
                 let path = folder.path.join(name);
@@ -91,7 +114,7 @@ mod tests {
     fn a_name_becomes_one_visible_file_in_the_folder() {
         for (name, file) in [
             ("report.csv", "report.csv"),
-            ("../../.ssh/config", "_.._.ssh_config"),
+            ("a/b", "a_b"),
             (".bashrc", "bashrc"),
             ("-rf", "rf"),
             ("a b\u{1b}[2J", "a_b__2J"),
@@ -110,8 +133,12 @@ mod tests {
         let outside = folder.path().join("outside");
         std::os::unix::fs::symlink(&outside, folder.path().join("a")).unwrap();
         fs::write(folder.path().join("2-a"), "mine").unwrap();
-        let (name, _) = create(&Folder::make(folder.path()).unwrap(), "a").unwrap();
+        let (_, name, _) = create(&Folder::make(folder.path()).unwrap(), "a").unwrap();
         assert_eq!(name, "3-a");
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
+        let (within, name, _) = create(&Folder::make(folder.path()).unwrap(), "../b/../.ssh/config").unwrap();
+        assert_eq!((within.path, name), (folder.path().join("b/ssh"), "config".to_owned()));
+        assert!(create(&Folder::make(folder.path()).unwrap(), "link/c").is_err(), "a link is not followed");
         assert!(!outside.exists());
         assert_eq!(fs::read_to_string(folder.path().join("2-a")).unwrap(), "mine");
     }

@@ -135,14 +135,22 @@ async fn load<'n>(host: &Host, home: &Home, named: &'n [Named]) -> Vec<(&'n Name
     named.iter().zip(outcomes).collect()
 }
 
+/// `line` in at most `columns` characters: cut after a word, which is then marked, or within one that is longer than that.
+fn at_word(line: &str, columns: usize) -> String {
+    let Some((end, _)) = line.char_indices().nth(columns) else { return line.to_owned() };
+    let (room, _) = line.char_indices().nth(columns.saturating_sub(1)).unwrap_or((end, ' '));
+    let head = line.get(..room).unwrap_or_default();
+    let head = head.rsplit_once(' ').map_or(head, |(words, _)| words);
+    format!("{}\u{2026}", head.trim_end_matches([' ', ',', ';', ':']))
+}
+
 impl Found {
     /// Prints each match with the command that describes it. What is missing is said on standard error.
     fn for_people(&self) -> std::io::Result<()> {
         let columns = show::columns();
         let mut text = String::new();
         for found in &self.result.matches {
-            let first = found.description.lines().next().unwrap_or_default();
-            let first: String = first.chars().take(columns.saturating_sub(2)).collect();
+            let first = at_word(found.description.lines().next().unwrap_or_default(), columns.saturating_sub(2));
             let typed = self.typed.get(&found.tool_id).map_or("", String::as_str);
             text += &format!("{}\n  {first}\n  toolcell describe {typed}\n", found.name);
         }

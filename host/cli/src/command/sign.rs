@@ -118,7 +118,7 @@ impl Sign {
         if !reference.is_pinned() {
             // The registry decides what a tag stands for, and the user may have looked at something else.
             show::say(&format!(
-                "{reference} stands for {digest}, which is signed; {}@{digest} names it for ever",
+                "{reference} resolves to {digest}, which is signed; {}@{digest} always names it",
                 to.name()
             ));
         }

@@ -100,9 +100,10 @@ impl Dialog {
     }
 
     fn unanswered(&self) -> anyhow::Result<Option<Reply>> {
-        let why =
-            if self.keyboard.is_over() { "answered elsewhere, or over".to_owned() } else { elsewhere(&self.prompt) };
-        write(&format!("\n({why})\n"))?;
+        // One that is over has said so already.
+        if !self.keyboard.is_over() {
+            self.keyboard.0.close(&elsewhere(&self.prompt))?;
+        }
         Ok(None)
     }
 

@@ -78,7 +78,11 @@ pub fn agrees(question: &str, fill: impl FnOnce(&mut Sheet)) -> bool {
     fill(&mut sheet);
     let keyboard = Keyboard(Arc::default());
     let asked = format!("{}{question} [y/N] ", sheet.into_text());
-    let answer = keyboard.answer(&asked).ok().flatten().unwrap_or_default();
+    let answer = keyboard.answer(&asked).ok().flatten();
+    if answer.is_none() {
+        let _ = keyboard.0.close("no answer");
+    }
+    let answer = answer.unwrap_or_default();
     matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
@@ -92,22 +96,40 @@ async fn read<T: Send + 'static>(
     tokio::task::spawn_blocking(move || dialog(keyboard)).await.ok()?.ok()?
 }
 
-/// Tells the [`Keyboard`], when dropped, that the answer is not needed any more.
+/// What a question and the thread that reads its answer have in common.
 #[derive(Default)]
-struct Over(Arc<AtomicBool>);
+struct Asked {
+    /// Whether the answer is not needed any more.
+    is_over: AtomicBool,
+    /// Whether the cursor is behind a question.
+    is_open: AtomicBool,
+}
+
+impl Asked {
+    /// Ends the line of an open question with `why` there is no answer to it.
+    fn close(&self, why: &str) -> io::Result<()> {
+        if self.is_open.swap(false, Ordering::Relaxed) { write(&format!("\n({why})\n")) } else { Ok(()) }
+    }
+}
+
+/// Tells the [`Keyboard`], when dropped, that the answer is not needed any more. It ends the line of the question, because
+/// the result of the call is printed before the thread notices.
+#[derive(Default)]
+struct Over(Arc<Asked>);
 
 impl Drop for Over {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_over.store(true, Ordering::Relaxed);
+        let _ = self.0.close("already answered elsewhere, or expired");
     }
 }
 
 /// Reads lines until the answer is not needed any more.
-struct Keyboard(Arc<AtomicBool>);
+struct Keyboard(Arc<Asked>);
 
 impl Keyboard {
     fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_over.load(Ordering::Relaxed)
     }
 
     /// Asks `question`, and returns the line that follows; `None` as for [`Self::line`].
@@ -115,7 +137,12 @@ impl Keyboard {
         // Input that was typed before the question was visible is not an answer to it.
         tcflush(io::stdin(), QueueSelector::IFlush)?;
         write(question)?;
-        self.line()
+        self.0.is_open.store(true, Ordering::Relaxed);
+        let line = self.line()?;
+        if line.is_some() {
+            self.0.is_open.store(false, Ordering::Relaxed);
+        }
+        Ok(line)
     }
 
     /// Returns the next line; `None` at the end of the input, or when the answer is not needed any more.

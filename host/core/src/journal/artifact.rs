@@ -412,18 +412,25 @@ fn append(hasher: &mut Sha256, size_bytes: &mut u64, file: Option<&File>, bytes:
     Ok(())
 }
 
-/// The last segment of `name`, redacted, without what misleads a reader, and cut. It is only shown.
+/// `name`, redacted, without what misleads a reader, and cut: a file, in folders if it fits with them. It has no `.` and no
+/// `..`, so that a caller that takes it for a path stays where it is.
 fn shown_name(name: &str, redactor: &Redactor) -> String {
     let legible = |c: &char| !deceives(*c) || !guard!("artifact_names");
     let mut shown: String = name.chars().filter(legible).take(NAME_CHARS_READ_MAX).collect();
     // Before it is divided, because a part of a value may not be found.
     redactor.redact_text(&mut shown);
-    let last = shown.rsplit(['/', '\\']).next().unwrap_or_default();
-    let last: String = last.trim().chars().take(NAME_CHARS_MAX).collect();
-    match last.as_str() {
-        "" | "." | ".." => UNNAMED.to_owned(),
-        _ => last,
-    }
+    let mut parts = shown.rsplit(['/', '\\']).map(str::trim);
+    let last: String = parts.next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect();
+    let file = if is_step(&last) { UNNAMED.to_owned() } else { last };
+    parts.filter(|part| !is_step(part)).fold(file, |path, folder| {
+        let within = format!("{folder}/{path}");
+        if within.chars().count() <= NAME_CHARS_MAX { within } else { path }
+    })
+}
+
+/// Whether a part of a path names nothing.
+fn is_step(part: &str) -> bool {
+    matches!(part, "" | "." | "..")
 }
 
 /// Checks a media type: `type/subtype`, and parameters in printable ASCII.
@@ -548,16 +555,19 @@ mod tests {
         let idle = Redactor::default();
         for (name, shown) in [
             ("report.csv", "report.csv"),
-            ("../../etc/passwd", "passwd"),
-            ("C:\\temp\\a.txt", "a.txt"),
+            ("a/b/report.csv", "a/b/report.csv"),
+            ("/../../etc//./passwd", "etc/passwd"),
+            ("C:\\temp\\a.txt", "C:/temp/a.txt"),
             ("..", "artifact"),
-            ("a/", "artifact"),
+            ("a/", "a/artifact"),
             ("", "artifact"),
             ("a\u{1b}[2Jb\u{202e}\n", "a[2Jb"),
         ] {
             assert_eq!(shown_name(name, &idle), shown, "{name:?}");
         }
         assert_eq!(shown_name(&"x".repeat(1 << 20), &idle).chars().count(), NAME_CHARS_MAX);
+        let long = format!("b/{}/a.txt", "x".repeat(200));
+        assert_eq!(shown_name(&long, &idle), "b/a.txt", "a folder that has no room is left out");
     }
 
     #[test]

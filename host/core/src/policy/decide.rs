@@ -310,7 +310,7 @@ fn rule(call: &Call<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     if case.policy.mode == Mode::Plan
         && let Some(effect) = effect(case, world)
     {
-        let message = format!("{} {effect}, and in plan mode nothing with effects runs", case.declared.tool_id);
+        let message = format!("{} {effect}, and plan mode runs only calls without effects", case.declared.tool_id);
         return Ruling::deny(ReasonType::Mode, Refusal::new(ErrorClass::PermissionDenied, "plan_mode", message));
     }
     if let Some(Opinion { behavior: Behavior::Deny, hook_id, reason }) = case.opinion.filter(|_| guard!("hook_denials"))
@@ -381,13 +381,16 @@ fn ask(case: &Case<'_>, mut question: Ruling) -> Ruling {
         // The approver has to know that the arguments come from a tool.
         question.message.push_str(&format!("; the tool {} makes this call", ceiling.caller()));
     }
-    if case.policy.mode != Mode::NonInteractive
-        && case.declared.profile.permission_channel != Some(PermissionChannel::None)
-    {
-        return question;
-    }
-    let tool = case.declared.tool_id;
-    let message = format!("{tool} needs an approval ({}), and approvals are not allowed here", question.message);
+    let why = match case.policy.mode {
+        Mode::NonInteractive => "this mode asks for none",
+        // It says what would run. A question would keep its caller until it expires.
+        Mode::Plan => "plan mode asks for none",
+        _ if case.declared.profile.permission_channel == Some(PermissionChannel::None) => {
+            "the tool's profile has no channel for one"
+        }
+        _ => return question,
+    };
+    let message = format!("{} needs an approval ({}), and {why}", case.declared.tool_id, question.message);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "approval_not_possible", message.clone());
     Ruling { behavior: Behavior::Deny, kind: ReasonType::Mode, message, refusal: Some(refusal), ..question }
 }

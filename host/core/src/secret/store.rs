@@ -131,7 +131,7 @@ impl SecretStore {
         let fix = || format!("remove {} and set its secrets again", self.file.display());
         // Creates no key, because a new one could not open the store.
         let Some(key) = SealingKey::read(&self.key_file)? else {
-            bail!("the key {} of the secret store is gone; {}", self.key_file.display(), fix());
+            bail!("the key {} of the secret store is missing; {}", self.key_file.display(), fix());
         };
         let plain =
             key.open(PURPOSE, &sealed).with_context(|| format!("the secret store cannot be opened; {}", fix()))?;

@@ -28,9 +28,24 @@ impl ApprovalCommands {
         let text = match json {
             true => show::json_line(&json!({ "approvals": found })),
             false if found.is_empty() => "nothing waits for an approval\n".to_owned(),
-            false => found.iter().map(|call| line(call, &known)).collect(),
+            false => {
+                let mut text = String::new();
+                for call in &found {
+                    text += &line(call, &known, &self.lead(call)?);
+                }
+                text
+            }
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
+    }
+
+    /// The rows of the question that say who wants what and why, if `call` waits for an answer.
+    fn lead(&self, call: &Summary) -> anyhow::Result<String> {
+        if call.state != ApprovalState::Pending {
+            return Ok(String::new());
+        }
+        let kept = self.journal.with(|store| store.kept(call.invocation_id))?;
+        Ok(kept.map(|kept| lead_of(&prompt(&kept))).unwrap_or_default())
     }
 
     pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
@@ -53,7 +68,14 @@ impl ApprovalCommands {
     }
 }
 
-fn line(summary: &Summary, known: &[String]) -> String {
+/// The rows of `prompt` about the call, without those of the next value.
+fn lead_of(prompt: &str) -> String {
+    let mut rows = prompt.lines().skip_while(|row| !row.starts_with("| call "));
+    let first = rows.next().into_iter();
+    first.chain(rows.take_while(|row| row.starts_with("|  "))).map(|row| format!("{row}\n")).collect()
+}
+
+fn line(summary: &Summary, known: &[String], lead: &str) -> String {
     let Summary { invocation_id, tool_id, state, expires_at, actor_ref, .. } = summary;
     // Untrusted text gets rows of its own, so that it cannot pass for the next call.
     let mut sheet = Sheet::new(show::columns());
@@ -63,7 +85,10 @@ fn line(summary: &Summary, known: &[String]) -> String {
         ApprovalState::Pending => format!("{id}  waits for an answer until {expires_at}"),
         state => format!("{id}  {state}"),
     });
-    sheet.value("tool", tool_id, ROWS_MAX);
+    match lead.is_empty() {
+        true => sheet.value("tool", tool_id, ROWS_MAX),
+        false => sheet.rows_of(lead),
+    }
     if let Some(actor) = actor_ref {
         sheet.value("caller", actor, ROWS_MAX);
     }
@@ -110,6 +135,12 @@ fn answer(kept: &Kept) -> Option<Answer> {
     })
 }
 
+/// The question, as the approver sees it.
+fn prompt(kept: &Kept) -> String {
+    let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
+    visible(&prompt, Whitespace::Kept)
+}
+
 fn for_people(kept: &Kept, full: bool) -> String {
     let mut sheet = Sheet::new(show::columns());
     let rows_max = if full { usize::MAX } else { ROWS_MAX };
@@ -118,8 +149,7 @@ fn for_people(kept: &Kept, full: bool) -> String {
         sheet.value("in full", &approval(kept).plan.permission_input, usize::MAX);
     }
     // The prompt has rows with a gutter already; this display may be narrower than the one that showed it.
-    let prompt: String = kept.approval.prompt.iter().filter_map(|block| block.as_text()).collect();
-    sheet.rows_of(visible(&prompt, Whitespace::Kept).trim_end());
+    sheet.rows_of(prompt(kept).trim_end());
     sheet.host(&format!("now: {}, {}", kept.state, kept.invocation.status().as_str()));
     if let Some(answer) = &answer(kept) {
         let verb = if answer.approved { "approved" } else { "denied" };

@@ -44,7 +44,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Let a call run, once; if the process that asked is gone, it runs here
+    /// Let a call run, once; if the process that asked has ended, it runs here
     Approve {
         /// The id of the call, or its last letters, at least 4
         id: CallId,

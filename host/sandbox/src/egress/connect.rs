@@ -11,6 +11,7 @@ use wasmtime_wasi_http::Error;
 use super::gate::Gate;
 use super::meter::Counted;
 use super::target::Target;
+use super::tls::Failed;
 
 /// Maximum number of addresses of one host that are tried, one after another.
 const ADDRESSES_TRIED_MAX: usize = 4;
@@ -36,7 +37,11 @@ pub(super) async fn open(gate: &Arc<Gate>, target: &Target, patience: Duration) 
     let socket = Counted::new(socket, Arc::clone(gate));
     match target.origin.scheme {
         Scheme::Http => Ok(Box::new(socket)),
-        Scheme::Https => Ok(Box::new(gate.uplink.tls.handshake(&target.origin.host, socket).await?)),
+        Scheme::Https => match gate.uplink.tls.handshake(&target.origin.host, socket).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(Failed::Certificate(why)) => Err(gate.unproven(target, &why)),
+            Err(Failed::Other(error)) => Err(error),
+        },
     }
 }
 

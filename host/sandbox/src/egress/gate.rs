@@ -224,6 +224,15 @@ impl Gate {
         self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
     }
 
+    /// Records that the certificate of `target` was not accepted. The reason can have names of the certificate.
+    pub(super) fn unproven(&self, target: &Target, why: &str) -> Error {
+        let why = printable(why);
+        let message = format!("the certificate of {} is not accepted: {why}", target.origin);
+        let denied = Denied { class: ErrorClass::DependencyUnavailable, code: "certificate_not_accepted", message };
+        self.record("certificate", printable(&shown(target)), &why, denied);
+        Error::TlsCertificateError
+    }
+
     /// Records that a limit on all requests of the call was exceeded, and returns `error`.
     pub(super) fn over(&self, class: ErrorClass, code: &'static str, what: &str, error: Error) -> Error {
         if !self.limited.swap(true, Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 use toolcell_core::named_file;
 use toolcell_core::policy::network::HostName;
 use wasmtime_wasi_http::Error;
@@ -38,7 +38,7 @@ impl Tls {
     }
 
     /// Performs the TLS handshake over `socket` with a server that must prove to be `host`.
-    pub(super) async fn handshake(&self, host: &HostName, socket: Socket) -> Result<TlsStream<Socket>, Error> {
+    pub(super) async fn handshake(&self, host: &HostName, socket: Socket) -> Result<TlsStream<Socket>, Failed> {
         let config = self.config.get_or_init(|| self.configure()).as_ref().map_err(|_| Error::ConfigurationError)?;
         let name = match host {
             HostName::Name(name) => ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)?,
@@ -46,9 +46,9 @@ impl Tls {
         };
         let connected = TlsConnector::from(Arc::clone(config)).connect(name, socket).await;
         connected.map_err(|error| match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
-            Some(rustls::Error::InvalidCertificate(_)) => Error::TlsCertificateError,
-            None if error.kind() == ErrorKind::UnexpectedEof => Error::ConnectionTerminated,
-            _ => Error::TlsProtocolError,
+            Some(rustls::Error::InvalidCertificate(why)) => Failed::Certificate(reason(why)),
+            None if error.kind() == ErrorKind::UnexpectedEof => Error::ConnectionTerminated.into(),
+            _ => Error::TlsProtocolError.into(),
         })
     }
 
@@ -65,6 +65,34 @@ impl Tls {
         // A session ticket would let a server link one call to another.
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
+    }
+}
+
+/// Why there is no TLS connection.
+pub(super) enum Failed {
+    /// The certificate of the server is not accepted, with the reason.
+    Certificate(String),
+    Other(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Why a certificate is not accepted, and what would help.
+fn reason(why: &CertificateError) -> String {
+    let trusting = "--tls-ca=FILE adds an authority to the public ones";
+    match why {
+        CertificateError::UnknownIssuer => format!("its issuer is not known; {trusting}"),
+        // The library has no word of its own for this.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is the certificate of an authority, which a server cannot use as its own: let that authority sign one for \
+             the server"
+                .to_owned()
+        }
+        why => why.to_string(),
     }
 }
 

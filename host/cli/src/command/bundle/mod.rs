@@ -184,7 +184,8 @@ impl Bundle {
         let mut keys = BTreeSet::new();
         for folder in &folders {
             if !folder.title.contains(|c: char| c.is_ascii_alphanumeric()) || !keys.insert(folder.key()) {
-                let message = format!("the name {:?} of a folder has no letter, or stands for two", folder.title);
+                let message =
+                    format!("the name {:?} of a folder has no letter, or another folder has it", folder.title);
                 return Err(BadRequest(message));
             }
         }

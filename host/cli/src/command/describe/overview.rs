@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 use toolcell_core::catalog::{ArgumentForms, Tool};
-use toolcell_core::record::{Lifecycle, RiskLevel, WriteEffect};
+use toolcell_core::record::{AccessKind, Lifecycle, RiskLevel, WriteEffect};
 
 use super::super::show;
 use super::example::{self, not_grantable};
@@ -117,7 +117,13 @@ fn returns(tool: &Tool, rows: &mut Rows) {
 
 fn asks(tool: &Tool, rows: &mut Rows) {
     let profile = tool.permission_profile();
-    let kinds = words(&profile.access_kinds);
+    let kind = |kind: &AccessKind| match kind {
+        AccessKind::FileWrite if profile.wants_drafts() && !profile.wants_file_write() => {
+            "file_write (drafts alone, which are removed with the call)".to_owned()
+        }
+        kind => word(kind),
+    };
+    let kinds = profile.access_kinds.iter().map(kind).collect::<Vec<_>>().join(", ");
     rows.wrapped(2, 4, &format!("asks for: {}", if kinds.is_empty() { "nothing" } else { kinds.as_str() }));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

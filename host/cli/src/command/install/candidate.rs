@@ -6,7 +6,7 @@ use toolcell::Refusal;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
 use toolcell_install::component;
-use toolcell_install::lock::{Entry, written};
+use toolcell_install::lock::Entry;
 use toolcell_install::obtain::{Obtained, Wanted, obtain};
 use toolcell_install::place::{self, Installed};
 use toolcell_install::plan::{Plan, Version};
@@ -31,17 +31,25 @@ pub(super) struct Want {
     pub(super) pinned: Option<Entry>,
     pub(super) is_unsigned_allowed: bool,
     pub(super) is_declared: bool,
+    /// Whether `[tools]` of a project is to name it from now on.
+    pub(super) is_new: bool,
     /// Whether the lock may not change.
     pub(super) is_locked: bool,
 }
 
 impl Want {
-    /// Whatever `reference` stands for; `folder` is that of the lock.
-    pub(super) fn new(name: &str, reference: Reference, folder: &Path) -> Self {
-        let written = written(&reference, folder);
-        let (pinned, name) = (None, name.to_owned());
-        let is_unsigned_allowed = false;
-        Self { name, reference, written, pinned, is_unsigned_allowed, is_declared: false, is_locked: false }
+    /// Whatever `reference` resolves to; `written` is how the lock has it.
+    pub(super) fn new(name: &str, written: String, reference: Reference) -> Self {
+        Self {
+            name: name.to_owned(),
+            reference,
+            written,
+            pinned: None,
+            is_unsigned_allowed: false,
+            is_declared: false,
+            is_new: false,
+            is_locked: false,
+        }
     }
 
     pub(super) fn locked(self, is_locked: bool) -> Self {
@@ -67,6 +75,9 @@ impl Shop {
     ) -> Result<(), Refusal> {
         let installed = self.place.read()?;
         if let Some(entry) = self.is_there(want, &installed) {
+            if !is_dry && want.is_new {
+                self.place.change(|_| self.declare(want))?;
+            }
             report.add(State::Unchanged, entry, None, &[]);
             return Ok(());
         }
@@ -86,7 +97,8 @@ impl Shop {
         let names_both = |one: &Signer, other: &Signer| self.verifier.policy().names_both(&want.reference, one, other);
         let plan = Plan::new(before.as_ref(), &after, names_both)?;
         let ceiling = after.declared.as_ref().map(|(ceiling, _)| ceiling);
-        let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes };
+        let details = consent.details;
+        let offer = Offer { entry: &after.entry, before: last, ceiling, plan: &plan, notes: &notes, details };
         let is_kept = store::read(self.home.folder(), &after.entry.component).is_ok();
         let state = match last {
             None => State::Installed,
@@ -106,7 +118,11 @@ impl Shop {
             obtained.keep(&self.store)?;
         }
         let seen = installed.lock.0.get(&want.name);
-        self.place.change(|installed| installed.put(after.entry.clone(), seen))?;
+        self.place.change(|installed| {
+            // First, so that a process that is killed leaves a name to install, and not one to remove.
+            self.declare(want)?;
+            installed.put(after.entry.clone(), seen)
+        })?;
         report.add(state, &after.entry, Some(&offer), &notes);
         Ok(())
     }

@@ -1,22 +1,30 @@
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_install::component::Component;
-use toolcell_install::lock::Entry;
+use toolcell_install::digest::Digest;
 use toolcell_install::obtain::{Wanted, obtain};
+use toolcell_install::place::{Installed, Place};
 use toolcell_install::source::ReferrerKind;
+use toolcell_install::store;
+use toolcell_install::verifier::Signer;
 
 use super::super::exit::{Exit, Stop};
+use super::super::show;
 use super::options::{PlaceOptions, SourceOptions};
 use super::report;
 use super::shop::Shop;
 
-/// Shows what a reference stands for, and who signed it. The component is fetched and its imports are read, but it is
-/// neither compiled nor run, and nothing is installed. `toolcell install --dry-run` shows what it could ask for.
+/// Shows what a reference resolves to, and who signed it. The component is fetched and its imports are read, but it is
+/// neither compiled nor run, and nothing is installed. `toolcell install --dry-run` shows what it could ask for. Of an
+/// installed tool, shows what is installed, and sends no request.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Info {
-    /// HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that is built
+    /// An installed tool, HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that
+    /// is built
     #[arg(value_name = "REF")]
     reference: String,
     /// Look at it without a signature
@@ -43,6 +51,12 @@ impl Info {
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let installed = shop.place.read()?;
+        let user = Place::beside(&home.user_file()?, home.folder()).read()?;
+        for known in [&installed, &user] {
+            if let Some(shown) = self.installed(&shop, known)? {
+                return Ok(shown.printed());
+            }
+        }
         let reference = super::reference(&self.reference, &shop, &installed)?;
         let is_unsigned_allowed = self.allow_unsigned;
         let wanted = Wanted { reference: &reference, pinned: None, is_unsigned_allowed, last_signer: None };
@@ -51,36 +65,98 @@ impl Info {
             let sboms = shop.sources.of(&reference)?.referrers(&obtained.resolved, ReferrerKind::Sbom).await?;
             Ok::<_, Refusal>((obtained, sboms))
         })?;
-        let imports = Component::read(&obtained.bytes).map(|component| Vec::from_iter(component.imports));
-        let is_same = |entry: &&Entry| entry.component == obtained.component;
-        let names: Vec<&str> = installed.entries().filter(is_same).map(|entry| entry.name.as_str()).collect();
-        let (digest, size) = (obtained.digest(), obtained.bytes.len());
-        let signer = obtained.verdict.signer.as_ref();
+        let shown = Shown {
+            reference: reference.to_string(),
+            digest: obtained.digest(),
+            component: obtained.component,
+            size: obtained.bytes.len(),
+            signer: obtained.verdict.signer.as_ref(),
+            notes: &obtained.verdict.notes,
+            annotations: obtained.resolved.annotations.clone(),
+            imports: imports(&obtained.bytes),
+            sboms: Some(sboms.len()),
+            names: names(&installed, obtained.component),
+        };
+        Ok(shown.printed())
+    }
+
+    /// What is installed under the name that was given, unless it is the name of a file. Nothing is fetched.
+    fn installed<'i>(&self, shop: &Shop, installed: &'i Installed) -> Result<Option<Shown<'i>>, Refusal> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let known = installed.lock.0.contains_key(&self.reference);
+        if !known || here.join(&self.reference).symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let Some(entry) = installed.get(&self.reference).transpose()? else { return Ok(None) };
+        let bytes = store::read(shop.home.folder(), &entry.component)?;
+        let version = entry.version.iter().map(|version| ("version".to_owned(), version.clone()));
+        Ok(Some(Shown {
+            reference: entry.reference.clone(),
+            digest: entry.digest,
+            component: entry.component,
+            size: bytes.len(),
+            signer: entry.signer.as_ref(),
+            notes: &[],
+            annotations: version.collect(),
+            imports: imports(&bytes),
+            sboms: None,
+            names: names(installed, entry.component),
+        }))
+    }
+}
+
+/// The names under which `component` is installed.
+fn names(installed: &Installed, component: Digest) -> Vec<&str> {
+    installed.entries().filter(|entry| entry.component == component).map(|entry| entry.name.as_str()).collect()
+}
+
+fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
+    Component::read(bytes).map(|component| Vec::from_iter(component.imports))
+}
+
+/// What is known of a component.
+struct Shown<'a> {
+    reference: String,
+    digest: Digest,
+    component: Digest,
+    size: usize,
+    signer: Option<&'a Signer>,
+    notes: &'a [String],
+    annotations: BTreeMap<String, String>,
+    imports: Result<Vec<String>, String>,
+    /// `None` if the registry was not asked.
+    sboms: Option<usize>,
+    names: Vec<&'a str>,
+}
+
+impl Shown<'_> {
+    /// For people, and for programs.
+    fn printed(&self) -> (Vec<String>, Value) {
         let mut lines = vec![
-            format!("{reference}"),
-            format!("  digest: {digest}"),
-            format!("  component: {}, {size} bytes", obtained.component),
-            format!("  signer: {}", legible(&super::signer(signer))),
+            legible(&self.reference),
+            format!("  digest: {}", self.digest),
+            format!("  component: {}, {}", self.component, show::counted(self.size as u64, "byte")),
+            format!("  signer: {}", legible(&super::signer(self.signer))),
         ];
         // On one line each, because a publisher could write a line that passes for one of these.
-        lines.extend(obtained.verdict.notes.iter().map(|note| format!("  note: {}", legible(note))));
+        lines.extend(self.notes.iter().map(|note| format!("  note: {}", legible(note))));
         let said = |(key, value): (&String, &String)| format!("  {}: {}", legible(key), legible(value));
-        lines.extend(obtained.resolved.annotations.iter().map(said));
-        lines.push(match &imports {
+        lines.extend(self.annotations.iter().map(said));
+        lines.push(match &self.imports {
             Ok(imports) if imports.is_empty() => "  imports: nothing".to_owned(),
             Ok(imports) => format!("  imports: {}", legible(&imports.join(", "))),
             Err(why) => format!("  imports: not known: {}", legible(why)),
         });
-        lines.push(format!("  bills of materials: {}", sboms.len()));
-        lines.push(match names.as_slice() {
+        lines.extend(self.sboms.map(|count| format!("  bills of materials: {count}")));
+        lines.push(match self.names.as_slice() {
             [] => "  installed: no".to_owned(),
             names => format!("  installed: as {}", names.join(", ")),
         });
         let value = json!({
-            "reference": reference, "digest": digest, "component": obtained.component, "size": size,
-            "signer": signer, "notes": obtained.verdict.notes, "annotations": obtained.resolved.annotations,
-            "imports": imports.as_ref().ok(), "sboms": sboms.len(), "installed_as": names,
+            "reference": self.reference, "digest": self.digest, "component": self.component, "size": self.size,
+            "signer": self.signer, "notes": self.notes, "annotations": self.annotations,
+            "imports": self.imports.as_ref().ok(), "sboms": self.sboms, "installed_as": self.names,
         });
-        Ok((lines, value))
+        (lines, value)
     }
 }

@@ -45,8 +45,9 @@ impl List {
                 listed.push(json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }));
             }
         }
-        if listed.is_empty() {
-            lines.push("no tool is installed; `toolcell install REF` installs one".to_owned());
+        match listed.is_empty() {
+            true => lines.push("no tool is installed; `toolcell install REF` installs one".to_owned()),
+            false => lines.insert(0, row("NAME", "VERSION", "FROM")),
         }
         let shipped = shipped::names();
         if !shipped.is_empty() {
@@ -76,5 +77,9 @@ fn line(entry: &Entry, state: &Result<(), Refusal>) -> String {
     let version = entry.version.as_deref().map_or_else(|| "-".to_owned(), legible);
     let signer = entry.signer.as_ref().map_or_else(|| "unsigned".to_owned(), |signer| format!("signed by {signer}"));
     let why = state.as_ref().err().map(|refusal| format!("\n  {}", legible(&refusal.message))).unwrap_or_default();
-    format!("{:<20} {version:<12} {}\n  {}{why}", entry.name, legible(&entry.reference), legible(&signer))
+    format!("{}\n  {}{why}", row(&entry.name, &version, &legible(&entry.reference)), legible(&signer))
+}
+
+fn row(name: &str, version: &str, from: &str) -> String {
+    format!("{name:<20} {version:<12} {from}")
 }

@@ -20,7 +20,7 @@ use clap::Args;
 use toolcell::{Home, Refusal};
 use toolcell_core::approval::legible;
 use toolcell_core::record::ErrorClass;
-use toolcell_install::lock::{is_name, not_a_name, written};
+use toolcell_install::lock::{is_name, not_a_name};
 use toolcell_install::place::Installed;
 use toolcell_install::reference::Reference;
 use toolcell_install::verifier::Signer;
@@ -41,7 +41,8 @@ pub(super) use store::StoreCommand;
 pub(super) use update::Update;
 
 /// Installs a tool under a name, by which every command knows it. Its signature is checked, what it could ever ask for is
-/// shown, and you are asked. Without REF, installs what [tools] of toolcell.toml and toolcell.lock name.
+/// shown, and you are asked. In a project, [tools] of its toolcell.toml names the tool from then on. Without REF, installs
+/// what [tools] of toolcell.toml and toolcell.lock name.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  toolcell install ghcr.io/example/jq:1\n  toolcell install ./jq.wasm --name my-jq\n  \
@@ -51,7 +52,7 @@ pub(super) struct Install {
     /// HOST/REPOSITORY:TAG of a registry, an https URL, a .wasm file, or the source folder of a tool that is built
     #[arg(value_name = "REF")]
     reference: Option<String>,
-    /// The name to call it by [default: the last part of REF]
+    /// Install under this name [default: the last part of REF]
     #[arg(long, requires = "reference")]
     name: Option<String>,
     /// Install REF without a signature
@@ -106,7 +107,7 @@ impl Install {
     fn want(&self, shop: &Shop, installed: &Installed, typed: &str) -> Result<Want, Stop> {
         let reference = reference(typed, shop, installed)?;
         let name = name(self.name.as_deref(), &reference)?;
-        let said = written(&reference, shop.place.folder());
+        let said = shop.written(typed, &reference);
         if let Some(declared) = shop.declared().get(&name) {
             let known = Reference::parse(&declared.reference, shop.place.folder())?;
             if known != reference {
@@ -124,8 +125,11 @@ impl Install {
         let is_unsigned_allowed = self.allow_unsigned
             || same.is_some_and(|entry| entry.allow_unsigned && installed.is_confirmed(entry))
             || shop.declared().get(&name).is_some_and(|declared| declared.allow_unsigned);
+        let is_named = shop.declared().contains_key(&name);
+        let is_new = !is_named && !shop.is_user && !self.locked && shop.config.exists();
         Ok(Want {
-            is_declared: shop.declared().contains_key(&name),
+            is_declared: is_named || is_new,
+            is_new,
             pinned: same.cloned(),
             name,
             reference,
@@ -148,8 +152,8 @@ fn reference(typed: &str, shop: &Shop, installed: &Installed) -> Result<Referenc
     match known.filter(|_| here.join(typed).symlink_metadata().is_err()) {
         Some(reference) => {
             let message = format!(
-                "`{typed}` is the name of a tool, whose reference is {}: name that, or run `toolcell install` without REF, \
-                 which installs it, or `toolcell update {typed}`, which takes what the reference stands for by now",
+                "`{typed}` is a tool name, not a reference (its reference is {}); run `toolcell install` to install it, or \
+                 `toolcell update {typed}` to update it",
                 legible(reference)
             );
             Err(BadRequest(message).into())

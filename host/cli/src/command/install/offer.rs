@@ -1,5 +1,7 @@
 //! What the user reads before a tool is installed, and the question.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use toolcell::Refusal;
 use toolcell_core::approval::{COLUMNS, Sheet, legible};
@@ -9,7 +11,7 @@ use toolcell_install::lock::Entry;
 use toolcell_install::plan::{Change, Plan};
 use toolcell_install::words::Line;
 
-use super::super::terminal;
+use super::super::{show, terminal};
 use super::options::Consent;
 use super::report::Report;
 
@@ -26,6 +28,8 @@ pub(super) struct Offer<'a> {
     pub(super) ceiling: Option<&'a Ceiling>,
     pub(super) plan: &'a Plan,
     pub(super) notes: &'a [String],
+    /// Whether each value that differs is shown.
+    pub(super) details: bool,
 }
 
 /// Asks the user at the terminal whether to install what `offer` says, unless they have agreed already.
@@ -42,8 +46,8 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
     if !terminal::is_there() {
         report.show(offer);
         let message = format!(
-            "`{name}` was not installed, because there is no terminal to ask at: read what it could do, then run the \
-             command again with --yes"
+            "`{name}` was not installed: there is no terminal to confirm at. Review the permissions above, then run again \
+             with --yes"
         );
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "install_needs_consent", message));
     }
@@ -68,7 +72,7 @@ impl Offer<'_> {
     fn fill(&self, sheet: &mut Sheet) {
         let entry = self.entry;
         sheet.host(if self.before.is_some() {
-            "This would be installed in place of what is:"
+            "This will replace the installed version:"
         } else {
             "This would be installed:"
         });
@@ -81,21 +85,52 @@ impl Offer<'_> {
             }
             _ => sheet.value("version", &version(entry), VALUE_ROWS_MAX),
         }
-        sheet.value("bytes", &format!("{} of {}", entry.size, entry.digest), VALUE_ROWS_MAX);
+        sheet.value("size", &show::counted(entry.size, "byte"), VALUE_ROWS_MAX);
+        digests(sheet, entry);
         sheet.value("signer", &super::signer(entry.signer.as_ref()), VALUE_ROWS_MAX);
         sheet.value("tools", &entry.tools.join(", "), VALUE_ROWS_MAX);
         for note in self.notes {
             sheet.value("note", note, VALUE_ROWS_MAX);
         }
         if let Some(ceiling) = self.ceiling {
-            sheet.host("What it could ever ask for; a call gets what you grant of it, and no more:");
+            sheet.host("The most it can ask for; a call gets only what you grant:");
             let said = |(tool, lines): (String, Vec<String>)| {
                 let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
                 format!("{tool}{lines}\n")
             };
             sheet.lines(&ceiling.lines().into_iter().map(said).collect::<String>(), CEILING_ROWS_MAX);
         }
-        self.plan.changes.iter().for_each(|change| say(sheet, change));
+        // What matters last, because it stays on the screen.
+        let mut changes: Vec<&Change> = self.plan.changes.iter().collect();
+        changes.sort_by_key(|change| weight(change));
+        changes.into_iter().for_each(|change| self.say(sheet, change));
+    }
+
+    /// The tools that one version has and the other has not.
+    fn only_in<'e>(one: Option<&'e Entry>, other: Option<&Entry>) -> Vec<&'e str> {
+        let has = |entry: Option<&Entry>, tool: &String| entry.is_some_and(|entry| entry.tools.contains(tool));
+        one.into_iter().flat_map(|one| &one.tools).filter(|tool| !has(other, tool)).map(String::as_str).collect()
+    }
+
+    /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
+    /// value that differs in the others. A model reads all of it.
+    fn say_words(&self, sheet: &mut Sheet, lines: &[Line]) {
+        let (before, after) = (self.before, Some(self.entry));
+        let (added, removed) = (Self::only_in(after, before), Self::only_in(before, after));
+        for (tools, what) in [(&added, "added"), (&removed, "removed")] {
+            if !tools.is_empty() {
+                sheet.host(&format!("{} {what}:", show::counted(tools.len() as u64, "tool")));
+                sheet.lines(&tools.join("\n"), CEILING_ROWS_MAX);
+            }
+        }
+        let shown = if self.details { lines.to_vec() } else { in_short(lines, &added, &removed) };
+        if !shown.is_empty() {
+            sheet.host("ITS DESCRIPTIONS, NAMES OR SCHEMAS CHANGED. A model reads them:");
+            sheet.lines(&diff(&shown), WORDS_ROWS_MAX);
+        }
+        if shown.len() < lines.len() {
+            sheet.host("Schemas of added and removed tools are left out; --details shows them.");
+        }
     }
 
     /// For programs.
@@ -104,65 +139,113 @@ impl Offer<'_> {
     }
 }
 
+/// The lines about values of tools that both versions have, once each, and the descriptions of added tools.
+fn in_short(lines: &[Line], added: &[&str], removed: &[&str]) -> Vec<Line> {
+    let mut shown: Vec<Line> = Vec::new();
+    let mut known: HashSet<(&str, &str, &[Line])> = HashSet::new();
+    for group in lines.chunk_by(|_, next| !matches!(next, Line::Place(_))) {
+        let Some((Line::Place(place), values)) = group.split_first() else { continue };
+        let (tool, value) = place.split_once(' ').unwrap_or((place, ""));
+        // An interface repeats the schemas of its declaration.
+        let last = value.rsplit('.').next().unwrap_or_default();
+        let is_shown = match (added.contains(&tool), removed.contains(&tool)) {
+            (_, true) => false,
+            (true, _) => value == "declaration.description",
+            _ => known.insert((tool, last, values)) || !value.starts_with("interface."),
+        };
+        if is_shown {
+            shown.extend_from_slice(group);
+        }
+    }
+    shown
+}
+
+/// Adds the digests of `entry`, each on one row, so that it can be copied.
+fn digests(sheet: &mut Sheet, entry: &Entry) {
+    let mut lines = format!("component, the code that runs:\n  {}", entry.component);
+    if entry.digest != entry.component {
+        lines += &format!("\nmanifest in the registry, which is what is signed:\n  {}", entry.digest);
+    }
+    sheet.lines(&lines, CEILING_ROWS_MAX);
+}
+
+/// How much a change matters: those that matter most are shown last.
+fn weight(change: &Change) -> u8 {
+    match change {
+        Change::First | Change::SmallerCeiling(_) | Change::Tag { is_named: true, .. } => 0,
+        Change::Records { .. } => 1,
+        Change::Words { .. } => 2,
+        Change::Unknown | Change::Older { .. } | Change::Unordered { .. } | Change::Unversioned { .. } => 3,
+        Change::MayBeUnsigned | Change::Reference { .. } | Change::Tag { .. } | Change::Signer { .. } => 4,
+        Change::Ceiling(_) => 5,
+    }
+}
+
 fn diff(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Adds the rows about `change`.
-fn say(sheet: &mut Sheet, change: &Change) {
-    // On one line each, because a certificate or a publisher could write a line of its own.
-    let two = |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
-    let known = |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
-    match change {
-        Change::First => {}
-        Change::Reference { before, after } => {
-            sheet.host("IT COMES FROM ELSEWHERE:");
-            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+impl Offer<'_> {
+    /// Adds the rows about `change`.
+    fn say(&self, sheet: &mut Sheet, change: &Change) {
+        // On one line each, because a certificate or a publisher could write a line of its own.
+        let two = |before: &str, after: &str| format!("- {}\n+ {}", legible(before), legible(after));
+        let known = |signer: &Option<String>| signer.clone().unwrap_or_else(|| super::UNSIGNED.to_owned());
+        match change {
+            Change::First => {}
+            Change::Reference { before, after } => {
+                sheet.host("THE SOURCE CHANGED:");
+                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+            }
+            Change::Signer { before, after } => {
+                sheet.host("THE SIGNER CHANGED:");
+                sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
+            }
+            Change::Tag { before, after, is_named: true, .. } => {
+                sheet.host("Another tag of the same workflow signed it; a [[trust]] entry names both:");
+                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+            }
+            Change::Tag { before, after, identity, issuer, .. } => {
+                sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
+                sheet.lines(&two(before, after), CEILING_ROWS_MAX);
+                sheet.host("Name it in a [[trust]] entry to agree to all of its tags, and to no branch:");
+                sheet.lines(&format!("identity = \"{identity}\"\nissuer = \"{issuer}\""), CEILING_ROWS_MAX);
+            }
+            Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
+                let is_larger = matches!(change, Change::Ceiling(_));
+                sheet.host(if is_larger { "IT ASKS FOR MORE ACCESS:" } else { "It asks for less access:" });
+                let gone = difference.shrunk.iter().map(|line| format!("- {line}\n"));
+                let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
+                sheet.lines(&gone.chain(more).collect::<String>(), CEILING_ROWS_MAX);
+            }
+            Change::Words { lines } => self.say_words(sheet, lines),
+            Change::Records { lines } if self.details => {
+                sheet.host("ITS OTHER RECORDS DIFFER, which no model reads:");
+                sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
+            }
+            Change::Records { lines } => {
+                let values = lines.iter().filter(|line| matches!(line, Line::Place(_))).count() as u64;
+                let values = show::counted(values, "value");
+                sheet.host(&format!(
+                    "{values} of its other records changed, which no model reads; --details shows them."
+                ));
+            }
+            Change::Unknown => {
+                sheet.host("WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.");
+            }
+            Change::Older { before, after } => {
+                sheet.host("IT IS OLDER than what is installed:");
+                sheet.lines(&two(before, after), VALUE_ROWS_MAX);
+            }
+            Change::Unordered { before, after } => {
+                sheet.host("IT MAY BE OLDER than what is installed: these versions cannot be compared:");
+                sheet.lines(&two(before, after), VALUE_ROWS_MAX);
+            }
+            Change::Unversioned { before } => {
+                sheet.host("IT HAS NO VERSION, and what is installed has one:");
+                sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
+            }
+            Change::MayBeUnsigned => sheet.host("IT MAY BE UNSIGNED from now on, also after updates."),
         }
-        Change::Signer { before, after } => {
-            sheet.host("ANOTHER SIGNER VOUCHES FOR IT:");
-            sheet.lines(&two(&known(before), &known(after)), CEILING_ROWS_MAX);
-        }
-        Change::Tag { before, after, is_named: true, .. } => {
-            sheet.host("Another tag of the same workflow signed it; a [[trust]] entry names both:");
-            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
-        }
-        Change::Tag { before, after, identity, issuer, .. } => {
-            sheet.host("ANOTHER TAG OF THE SAME WORKFLOW SIGNED IT:");
-            sheet.lines(&two(before, after), CEILING_ROWS_MAX);
-            sheet.host("Name it in a [[trust]] entry to agree to all of its tags, and to no branch:");
-            sheet.lines(&format!("identity = \"{identity}\"\nissuer = \"{issuer}\""), CEILING_ROWS_MAX);
-        }
-        Change::Ceiling(difference) | Change::SmallerCeiling(difference) => {
-            let is_larger = matches!(change, Change::Ceiling(_));
-            sheet.host(if is_larger { "IT COULD ASK FOR MORE:" } else { "It could ask for less:" });
-            let gone = difference.shrunk.iter().map(|line| format!("- {line}\n"));
-            let more = difference.grown.iter().map(|line| format!("+ {line}\n"));
-            sheet.lines(&gone.chain(more).collect::<String>(), CEILING_ROWS_MAX);
-        }
-        Change::Words { lines } => {
-            sheet.host("IT SAYS OTHER THINGS OF ITSELF, which a model reads:");
-            sheet.lines(&diff(lines), WORDS_ROWS_MAX);
-        }
-        Change::Records { lines } => {
-            sheet.host("ITS OTHER RECORDS DIFFER, which no model reads:");
-            sheet.lines(&diff(lines), RECORDS_ROWS_MAX);
-        }
-        Change::Unknown => {
-            sheet.host("WHAT DIFFERS IS NOT KNOWN: the earlier component is not in the store.");
-        }
-        Change::Older { before, after } => {
-            sheet.host("IT IS OLDER than what is installed:");
-            sheet.lines(&two(before, after), VALUE_ROWS_MAX);
-        }
-        Change::Unordered { before, after } => {
-            sheet.host("IT MAY BE OLDER than what is installed: these versions cannot be compared:");
-            sheet.lines(&two(before, after), VALUE_ROWS_MAX);
-        }
-        Change::Unversioned { before } => {
-            sheet.host("IT HAS NO VERSION, and what is installed has one:");
-            sheet.lines(&format!("- {}", legible(before)), VALUE_ROWS_MAX);
-        }
-        Change::MayBeUnsigned => sheet.host("IT MAY BE UNSIGNED from now on, also after updates."),
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// Which lock a command works on.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::command) struct PlaceOptions {
-    /// Use your own lock, for all projects, instead of that of this project
+    /// Use your user-wide lock file instead of the project's
     #[arg(long)]
     pub(super) user: bool,
     /// Use the lock beside this file instead of the project's toolcell.toml
@@ -32,4 +32,7 @@ pub(in crate::command) struct Consent {
     /// Agree to all that would be asked, such as another signer; for scripts
     #[arg(long, short)]
     pub(super) yes: bool,
+    /// Show each value that differs, also of added and removed tools and of records that no model reads
+    #[arg(long)]
+    pub(super) details: bool,
 }

@@ -14,7 +14,7 @@ use super::options::{PlaceOptions, SourceOptions};
 use super::report;
 use super::shop::Shop;
 
-/// Lists the installed tools whose references stand for other bytes by now. Nothing is loaded.
+/// Lists the installed tools that changed at their source. Nothing is loaded.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Outdated {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(in crate::command) struct Outdated {
     json: bool,
 }
 
-/// What a reference stands for.
+/// What a reference resolves to.
 struct Latest {
     digest: Digest,
     version: Option<String>,
@@ -55,8 +55,8 @@ impl Outdated {
                 Ok(Latest { digest, version }) => {
                     let known = |version: &Option<String>| version.as_deref().map_or_else(|| "-".to_owned(), legible);
                     let versions = format!("{} -> {}", known(&entry.version), known(&version));
-                    lines.push(format!("{:<20} {versions:<24} {}", entry.name, legible(&entry.reference)));
-                    lines.push(format!("  {} -> {digest}", entry.digest));
+                    lines.push(row(&entry.name, &versions, &legible(&entry.reference)));
+                    lines.push(format!("  installed {}\n  now       {digest}", entry.digest));
                     outdated.push(json!({ "tool": entry, "latest": { "digest": digest, "version": version } }));
                 }
                 Err(refusal) => {
@@ -67,15 +67,20 @@ impl Outdated {
             }
         }
         if lines.is_empty() {
-            lines.push("every installed tool is what its reference stands for".to_owned());
+            lines.push("every installed tool is up to date".to_owned());
         } else if !outdated.is_empty() {
+            lines.insert(0, row("NAME", "VERSION -> NOW", "FROM"));
             lines.push("`toolcell update --dry-run` shows what would change".to_owned());
         }
         Ok((lines, json!({ "outdated": outdated, "errors": errors }), failed))
     }
 }
 
-/// What the reference of `entry` stands for by now. The component is fetched only where nothing else tells the digest, or the
+fn row(name: &str, versions: &str, from: &str) -> String {
+    format!("{name:<20} {versions:<24} {from}")
+}
+
+/// What the reference of `entry` resolves to now. The component is fetched only where nothing else tells the digest, or the
 /// version of a new one.
 fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, Refusal> {
     let want = shop.again(installed, entry)?;

@@ -7,7 +7,7 @@ use super::options::PlaceOptions;
 use super::report::{Report, State};
 use super::{shop, unknown};
 
-/// Removes installed tools from the lock. Their components stay in the store for other projects, until `toolcell store
+/// Removes installed tools from the lock and from [tools]. Their components stay in the store for other projects, until `toolcell store
 /// prune`.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Remove {
@@ -40,7 +40,10 @@ impl Remove {
             return Err(unknown(name, place.file()).into());
         }
         let mut gone = Vec::new();
+        let (config, _) = shop::config(home, &self.place)?;
         place.change(|installed| {
+            // Else `toolcell install` would bring them back.
+            self.names.iter().try_for_each(|name| shop::declare(home, &config, name, None))?;
             gone.extend(self.names.iter().filter_map(|name| installed.remove(name)));
             Ok(())
         })?;

@@ -76,7 +76,7 @@ impl Report {
             (State::Installed, false) => format!("; see `toolcell describe {name}`"),
             _ => String::new(),
         };
-        format!("{verb} {name}{version} ({digest}){call}")
+        format!("{verb} {name}{version}, component {digest}{call}")
     }
 
     /// Keeps a refusal of one tool, so that the others go on.

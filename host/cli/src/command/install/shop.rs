@@ -1,17 +1,17 @@
 //! What the commands work with: a lock, the store, and where components come from.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolcell::{Home, Loaded, Refusal, Tool};
 use toolcell_command::runtime::Runtime;
-use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, WITHOUT_FILES};
+use toolcell_config::{self as config, DeclaredTool, LayerOptions, Layers, Trust, WITHOUT_FILES};
 use toolcell_core::private;
 use toolcell_core::record::ErrorClass;
 use toolcell_install::ceiling::Ceiling;
 use toolcell_install::digest::Digest;
-use toolcell_install::lock::Entry;
+use toolcell_install::lock::{Entry, written};
 use toolcell_install::obtain::Sources;
 use toolcell_install::place::{Installed, Place};
 use toolcell_install::plan::Version;
@@ -35,6 +35,8 @@ pub(super) struct Shop {
     pub(super) sources: Sources,
     pub(super) verifier: SignatureVerifier,
     pub(super) runtime: Runtime,
+    /// Whether the lock is the user's own, and not that of a project.
+    pub(super) is_user: bool,
     layers: Layers,
 }
 
@@ -87,8 +89,28 @@ impl Shop {
             runtime: Runtime::on_this_thread()?,
             home: home.clone(),
             config,
+            is_user,
             layers,
         })
+    }
+
+    /// How `reference` is written into the lock, and into `[tools]`; `typed` is how it was named.
+    pub(super) fn written(&self, typed: &str, reference: &Reference) -> String {
+        written(reference, self.place.folder(), !self.is_user && !typed.starts_with('/'))
+    }
+
+    /// Makes `[tools]` of the file beside the lock name `want`, where that is the file of a project: servers offer what it
+    /// names.
+    ///
+    /// # Errors
+    ///
+    /// A file that toolcell cannot change.
+    pub(super) fn declare(&self, want: &Want) -> Result<(), Refusal> {
+        let tool = DeclaredTool { reference: want.written.clone(), allow_unsigned: want.is_unsigned_allowed };
+        match want.is_new && !self.is_user {
+            true => declare(&self.home, &self.config, &want.name, Some(&tool)),
+            false => Ok(()),
+        }
     }
 
     /// `[tools]` of the file beside the lock.
@@ -102,7 +124,7 @@ impl Shop {
     pub(super) fn all(&self, installed: &Installed) -> Vec<(String, Result<Want, Refusal>)> {
         let declared = self.declared().iter().map(|(name, declared)| {
             let want = Reference::parse(&declared.reference, self.place.folder()).map(|reference| {
-                let want = Want::new(name, reference, self.place.folder());
+                let want = Want::new(name, self.written(&declared.reference, &reference), reference);
                 let entry = installed.lock.0.get(name).filter(|entry| entry.reference == want.written);
                 let is_unsigned_allowed = declared.allow_unsigned;
                 Want { is_declared: true, pinned: entry.cloned(), is_unsigned_allowed, ..want }
@@ -116,7 +138,8 @@ impl Shop {
 
     /// What an entry of the lock asks for: its own bytes.
     pub(super) fn again(&self, installed: &Installed, entry: &Entry) -> Result<Want, Refusal> {
-        let want = Want::new(&entry.name, entry.reference(self.place.folder())?, self.place.folder());
+        let reference = entry.reference(self.place.folder())?;
+        let want = Want::new(&entry.name, self.written(&entry.reference, &reference), reference);
         let declared = self.declared().get(&entry.name);
         // What a lock of others says of signatures is not the user's word, nor what [tools] says of another reference.
         let is_unsigned_allowed = match declared {
@@ -150,6 +173,15 @@ impl Shop {
         };
         Version { entry: entry.clone(), declared }
     }
+}
+
+/// Makes `[tools]` of the file `config` name `tool` as `name`, or not name it. A file that the user trusts stays trusted.
+pub(super) fn declare(home: &Home, config: &Path, name: &str, tool: Option<&DeclaredTool>) -> Result<(), Refusal> {
+    if !config.exists() {
+        return Ok(());
+    }
+    config::declare(config, name, tool, &Trust::at(home.trusted()))
+        .map_err(|error| Refusal::new(ErrorClass::SetupRequired, "lock_unwritable", format!("{error:#}")))
 }
 
 fn unreadable(error: &anyhow::Error) -> Refusal {

@@ -9,8 +9,8 @@ use super::report::{Report, State};
 use super::shop::Shop;
 use super::{Want, unknown};
 
-/// Installs what the references of installed tools stand for by now. An update that could do nothing more goes through;
-/// one with another signer, more to ask for, or other descriptions or schemas is shown as a difference, and you are asked.
+/// Installs what the references of installed tools resolve to now. An update that could do nothing more goes through; one
+/// with another signer, more to ask for, or other descriptions or schemas is shown as a difference, and you are asked.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Update {
     /// The names of the tools [default: all]

@@ -150,8 +150,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "policy_unreadable",
         origins: &[Call(PolicyBlocked)],
-        means: "The policy cannot be read, so nothing is allowed.",
-        cause: "A `toolcell.toml` cannot be parsed, another user could have written it, or the current folder is gone.",
+        means: "The policy cannot be read, so all calls are refused.",
+        cause: "A `toolcell.toml` cannot be parsed, another user could have written it, or the current folder no longer exists.",
         remedy: "Correct the file that the message names.",
     },
     Page {
@@ -172,7 +172,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "approval_not_possible",
         origins: &[Call(PermissionDenied)],
         means: "The call needs an approval, and the mode forbids to ask.",
-        cause: "`mode` is `non_interactive`, or `permission_channel` of the tool is `none`.",
+        cause: "`mode` is `non_interactive` or `plan`, or `permission_channel` of the tool is `none`.",
         remedy: "Call in the mode `default`, or add an `allow` rule if the tool's profile accepts one.",
     },
     Page {

@@ -105,6 +105,13 @@ pub(super) const PAGES: &[Page] = &[
         remedy: "Grant the origin with `--allow-net`, if the tool should reach it.",
     },
     Page {
+        code: "certificate_not_accepted",
+        origins: &[Call(DependencyUnavailable)],
+        means: "A server did not prove that it has the name that the tool asked for.",
+        cause: "Its certificate has expired, is for another name, or is signed by an authority that is not trusted.",
+        remedy: "Name the authority's certificate with `--tls-ca=FILE`, or correct the certificate of the server.",
+    },
+    Page {
         code: "network_request_refused",
         origins: &[Call(SandboxViolation)],
         means: "The sandbox did not send a request, because it is malformed.",
@@ -391,7 +398,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "caller_gone",
         origins: &[Call(Canceled)],
         means: "The call ended, because the call that made it ended.",
-        cause: "The process of the calling tool's call is gone.",
+        cause: "The process of the calling tool's call has ended.",
         remedy: "Repeat the outer call.",
     },
     Page {
