@@ -346,6 +346,24 @@ fn people_see_which_call_says_what() {
 }
 
 #[test]
+fn a_call_that_waits_until_others_end_is_queued_in_its_record() {
+    let calls = ["a", "b", "c"].map(|id| call(id, "probe#hold", json!({ "ms": 30 })));
+    let records = printed(&batch(&calls, &["--record", "--max-parallel=2"]).run().exits(0));
+    let waited = records.iter().map(|record| {
+        let queued =
+            record["events"].as_array().unwrap().iter().find(|event| event["event_type"] == "tool.invocation.queued");
+        let since = queued.map(|event| event["data"]["since"].as_str().unwrap().to_owned());
+        let steps = record["invocation"]["status_transitions"].as_array().unwrap();
+        assert_eq!(steps.iter().any(|step| step["to"] == "queued"), since.is_some());
+        since
+    });
+    let [None, None, Some(since)] = <[Option<String>; 3]>::try_from(waited.collect::<Vec<_>>()).unwrap() else {
+        panic!("{records:#?}")
+    };
+    assert!(since.as_str() < records[2]["invocation"]["created_at"].as_str().unwrap(), "{since}");
+}
+
+#[test]
 fn each_call_of_a_batch_says_how_it_is_scheduled_and_under_which_policy() {
     let calls = [call("a", "probe#hold", json!({ "ms": 1 })), call("b", "probe#hold_unstated", json!({ "ms": 1 }))];
     let records = printed(&batch(&calls, &["--record", "--max-parallel=3", "--siblings=ignore"]).run().exits(0));

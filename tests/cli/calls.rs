@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::guest;
+use super::{example, guest};
 use crate::pipeline::doubles::{echoing, hiding_a_token};
-use crate::support::{Home, check_record};
+use crate::support::{Home, Server, check_record, scratch};
 
 impl Home {
     #[track_caller]
@@ -74,6 +74,23 @@ fn an_end_that_fits_several_ids_is_a_bad_request_that_lists_them() {
         "{}",
         several.stderr
     );
+}
+
+#[test]
+fn a_page_says_what_a_call_wrote_and_requested() {
+    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let file = folder.join("a.txt");
+    let allowed = format!("--allow-write={}", folder.display());
+    let record = home.call(&guest("probe#append"), &json!({ "path": file, "text": "x" }), &[&allowed]);
+    let page = home.toolcell(&["show", &id(&record)]).run().exits(0).stdout;
+    let written = format!("written {}", file.display());
+    assert_eq!(page.lines().filter(|line| *line == written).count(), 1, "{page}");
+    let server = Server::hello();
+    let allowed = format!("--allow-net={}", server.url(""));
+    home.call(&example("fetch"), &json!({ "url": server.url("/a?b=c") }), &[&allowed]);
+    let page = home.toolcell(&["show"]).run().exits(0).stdout;
+    let requested = format!("requested GET {}, status 200", server.url("/a"));
+    assert_eq!(page.lines().filter(|line| *line == requested).count(), 1, "{page}");
 }
 
 /// A call waits for the log in proportion to its bytes. Without the short form, the end takes more than 5,900 bytes.

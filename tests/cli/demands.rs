@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::strict::{changed, described, errors, set, write};
 use crate::pipeline::doubles::echoing;
-use crate::support::{Client, Toolcell, scratch};
+use crate::support::{Client, Home, Toolcell, scratch};
 
 /// Calls a tool that differs from one without secrets, under these options.
 fn call_of(change: impl FnOnce(&mut Value), options: &[&str]) -> Value {
@@ -145,6 +145,28 @@ fn an_interface_has_all_concerns_and_a_profile_has_one_id() {
     assert_ne!(ids[0], ids[1], "their contents differ: {records:#}");
     assert_eq!(ids, [0, 1].map(|at| &records["declarations"][at]["execution_profile_ref"]));
     assert_eq!(records["execution_profiles"][0]["sandbox_profile"], "granted");
+}
+
+#[test]
+fn a_result_of_a_tool_that_says_how_long_ends_then() {
+    let home = Home::new();
+    let (_guard, folder) = scratch();
+    let kept = |hint: &str| {
+        let tool = write(
+            &folder,
+            &echoing("lasting", |toolkit| {
+                toolkit["declarations"][0]["permission_profile"] =
+                    json!({ "risk_level": "low", "retention_hint": hint });
+            }),
+        );
+        let record = home.call(&tool, &json!({ "text": hint.repeat(60_000) }), &[]);
+        let stored = record["result"]["resource_refs"][0]["uri"].as_str().unwrap().to_owned();
+        let id = record["invocation"]["invocation_id"].as_str().unwrap().to_owned();
+        // The call stays on record.
+        assert!(home.toolcell(&["show", &id]).run().exits(0).stdout.contains("succeeded"));
+        home.toolcell(&["artifact", "get", &stored]).run().code == Some(0)
+    };
+    assert_eq!((kept("1d"), kept("0s")), (true, false));
 }
 
 #[test]

@@ -135,7 +135,8 @@ fn a_snippet_reads_what_was_granted_and_writes_in_its_own_folder_alone() {
     assert_eq!(found["structured_content"]["value"]["json"], "open/a.txt");
     let input = json!({ "code": read("closed/c.txt"), "files": ["open/a.txt"] });
     assert_eq!(code(&call(&folder, &input, &[&all, "--json"]).run()), "file_not_found_error");
-    let refused = call(&folder, &json!({ "code": "1", "files": ["../closed/c.txt"] }), &[&grant, "--json"]).run().exits(3);
+    let refused =
+        call(&folder, &json!({ "code": "1", "files": ["../closed/c.txt"] }), &[&grant, "--json"]).run().exits(3);
     assert_eq!(code(&refused), "path_not_granted");
 }
 

@@ -8,8 +8,8 @@ use toolcell_core::record::{
     AbortReason, AccessKind, ApprovalState, ArgumentMode, Behavior, ContextModifierPolicy, ErrorClass, EventType,
     GUEST_BLOCKS, HookEvent, HookOutcome, Lifecycle, LoadingState, Mode, MutationSource, NextAction, NonInteractive,
     PermissionChannel, ProgressStatus, QueryType, ReasonType, Recoverability, ReplayBlocker, ResultStatus, RiskLevel,
-    RuleSource, SchemaVersion, SchemaVisibility, Status, Strategy, SubjectKind, SurfaceReason, SurfaceScope, Trust,
-    WriteEffect, Writer,
+    RuleSource, SchemaVersion, SchemaVisibility, Status, Strategy, SubjectKind, SurfaceReason, SurfaceScope, Touch,
+    Trust, WriteEffect, Writer,
 };
 
 use super::echo_in;
@@ -80,6 +80,7 @@ words! {
     "surface_reason" SurfaceReason: PolicyBlocked CredentialMissing SetupRequired ModelUnsupported RecursiveToolForbidden
         RoleNotAllowed FeatureDisabled DeferredUntilDiscovered;
     "surface_scope" SurfaceScope: Turn Task Session Tenant Skill PeerAgent Workspace Role ModelRequest;
+    "touch" Touch: Read Listed Written Removed Requested;
     "trust" Trust: Untrusted;
     "write_effect" WriteEffect: None LocalDraft LocalPersistent RemoteMutation Irreversible;
     "writer" Writer: Tool Host;

@@ -62,6 +62,20 @@ async fn structured_output_that_breaks_its_schema_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn a_number_that_would_change_on_its_way_is_an_error_and_any_other_one_is_what_it_was() {
+    let bytes = || declaring("content_numbers", |_| {});
+    for lost in ["18446744073709551616", "0.12345678901234567890", "123456789.0123456789", "1e-400"] {
+        let called = Test::of_bytes(bytes(), None).call_text(&format!(r#"{{"rows":[{{"n":{lost}}}]}}"#)).await;
+        called.failed("execution_failed", "output_schema_mismatch").ended("failed", "failed");
+        assert!(called.message().contains(lost), "{}", called.message());
+    }
+    for kept in ["18446744073709551615", "-9223372036854775808", "1.0", "0.30000000000000004"] {
+        let called = Test::of_bytes(bytes(), None).call_text(&format!(r#"{{"n":{kept}}}"#)).await;
+        assert_eq!(called.succeeded()["n"].to_string(), kept);
+    }
+}
+
+#[tokio::test]
 async fn structured_output_is_held_against_the_schema_of_the_contract() {
     let bytes = declaring("content_output", |declaration| {
         declaration["output_contract"] = json!({"structured_schema": {"required": ["answer"]}});

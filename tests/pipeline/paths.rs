@@ -20,7 +20,7 @@ fn from(cwd: &Path, namespace: &str, change: impl FnOnce(&mut Value)) -> Test {
 }
 
 #[tokio::test]
-async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_the_records_as_it_was_sent() {
+async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_what_is_observed() {
     let (_guard, folder) = scratch();
     std::fs::create_dir(folder.join("sub")).unwrap();
     let at = |path: &str| format!("{}/{path}", folder.display());
@@ -30,7 +30,10 @@ async fn a_relative_path_reaches_the_guest_from_the_callers_folder_and_the_recor
         json!({ "path": at("sub"), "all": [at("./a.txt"), at("sub/b.txt"), at("sub/../c.txt")], "note": "a.txt" });
     assert_eq!(called.succeeded(), given);
     let record = called.record();
-    for input in ["model_input", "observable_input", "permission_input", "call_input"] {
+    // To be looked at, each path is the one that the guest gets; what is decided on stays as it was sent.
+    assert_eq!(record["invocation"]["observable_input"], given);
+    assert_ne!(record["invocation"]["observable_input_ref"], record["invocation"]["model_input_ref"]);
+    for input in ["model_input", "permission_input", "call_input"] {
         assert_eq!(record["invocation"][input], sent, "{input}");
     }
     assert_eq!(record["invocation"]["call_input_ref"], record["invocation"]["model_input_ref"]);

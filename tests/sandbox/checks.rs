@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use toolcell_core::policy::{Provenance, Rule, RuleWords};
+use toolcell_core::record::RuleSource;
 
 use super::{snapshot, text};
 use crate::support::{Called, Test, scratch};
@@ -63,6 +65,34 @@ async fn a_check_finds_nothing_around_it_whatever_was_granted() {
     assert_eq!(called.succeeded()["ran"], "nosy");
     assert_eq!(snapshot(&dir), before);
     assert!(listener.accept().is_err(), "a check connected");
+}
+
+fn asking() -> Rule {
+    let words = RuleWords { behavior: "ask", tool: Some("validated.prepared"), ..RuleWords::default() };
+    Rule::compile(&words, &Provenance { source: RuleSource::UserSettings, file: None }).unwrap()
+}
+
+#[tokio::test]
+async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
+    let (_dir, dir) = scratch();
+    let file = dir.join("file");
+    std::fs::write(&file, "ready").unwrap();
+    let prepared = || Test::new("validated#prepared");
+    let input = json!({ "path": text(&file) });
+    assert_eq!(prepared().write(&dir).call(input.clone()).await.succeeded()["ran"], "prepared");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready");
+    let missing = prepared().read(&dir).call(json!({ "path": text(&dir.join("none")) })).await;
+    missing.failed("setup_required", "not_found").never_ran();
+    std::fs::write(&file, "not yet").unwrap();
+    prepared().read(&dir).call(input.clone()).await.failed("setup_required", "not_ready").never_ran();
+    // Nothing is read for a call that is denied, or that nobody has approved yet.
+    prepared().call(input.clone()).await.failed("permission_denied", "not_granted").never_ran();
+    let denied = prepared().read(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
+    denied.call(input.clone()).await.failed("permission_denied", "denied_by_rule").never_ran();
+    let planned = prepared().read(&dir).policy(|policy| policy.add(asking()));
+    let asked = planned.call(input).await;
+    asked.never_ran();
+    assert_ne!(asked.0.result.error.as_ref().unwrap().error_code, "not_ready");
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use toolcell_core::policy::Grants;
+
 use super::{snapshot, text};
 use crate::support::{Test, scratch};
 
@@ -66,6 +68,59 @@ async fn a_grant_to_read_is_enough_to_read_and_no_more() {
     let tried = answered(Test::new("probe#write_readonly").read(&dir), json!({ "path": text(&file) })).await;
     assert_eq!(tried["succeeded"], json!([]), "{tried:#}");
     assert_eq!(snapshot(&dir), before);
+}
+
+#[tokio::test]
+async fn what_a_tool_touched_is_in_its_result_by_the_names_that_it_has() {
+    let (_dir, dir) = scratch();
+    let file = folder_with_a_file(&dir);
+    std::os::unix::fs::symlink(&file, dir.join("link")).unwrap();
+    let at = |name: &str| format!("{}/{name}", text(&dir));
+    let cases = [
+        ("read", json!({ "path": at("./link") }), vec![("read", at("link"))]),
+        ("read", json!({ "path": at("none") }), vec![]),
+        ("list", json!({ "path": text(&dir) }), vec![("listed", text(&dir).to_owned())]),
+        ("write", json!({ "path": at("new"), "text": "x" }), vec![("written", at("new"))]),
+        ("mkdir", json!({ "path": at("sub") }), vec![("written", at("sub"))]),
+        (
+            "rename",
+            json!({ "from": at("new"), "to": at("sub/old") }),
+            vec![("removed", at("new")), ("written", at("sub/old"))],
+        ),
+        ("remove", json!({ "path": at("sub/old") }), vec![("removed", at("sub/old"))]),
+    ];
+    for (tool, input, expected) in cases {
+        for denied in [false, true] {
+            let test = Test::new(&format!("probe#{tool}")).write(&dir);
+            // Files are opened in another way where some are closed.
+            let deny = |grants: &mut Grants| grants.deny_read(&at("closed")).unwrap();
+            let test = if denied { test.grant(deny) } else { test };
+            // Only the first of both finds what it changes.
+            if denied && tool == "rename" {
+                fs::write(dir.join("new"), "x").unwrap();
+            }
+            let called = test.call(input.clone()).await;
+            let touched = called.record()["result"]["usage"]["touched"].clone();
+            let done = called.succeeded()["ok"] == true;
+            let listed = expected.iter().filter(|_| done).map(|(how, what)| json!({ "how": how, "what": what }));
+            let listed: Vec<Value> = listed.collect();
+            match listed.is_empty() {
+                true => assert_eq!(touched, Value::Null, "{tool}"),
+                false => assert_eq!(touched, json!({ "listed": listed, "more": 0 }), "{tool}, {denied}"),
+            }
+            assert!(done || denied || tool == "read", "{tool}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_many_files_the_first_are_listed_and_the_others_counted() {
+    let (_dir, dir) = scratch();
+    let test = Test::new("hostile#fill_disk").write(&dir).limit(|limits| limits.files_created = 100);
+    let called = test.call(json!({ "path": text(&dir), "how": "files" })).await;
+    let touched = called.0.result.usage.as_ref().unwrap().touched.as_ref().unwrap();
+    assert_eq!((touched.listed.len(), touched.more), (64, 36));
+    assert_eq!(touched.listed[63].what, format!("{}/file-63", text(&dir)));
 }
 
 #[tokio::test]

@@ -332,6 +332,14 @@ fn events_come_while_the_call_runs() {
 #[test]
 fn a_running_call_is_canceled_once() {
     let web = Web::of(&["probe#progress"]);
+    // A caller that tries the same call in another way gives this attempt up.
+    let replaced = web.begin_call(&endless());
+    let path = format!("/v1/calls/{replaced}");
+    web.request(&format!("DELETE {path}?reason=boredom"), &[], "").is_problem(400, "query_invalid");
+    assert_eq!(web.request(&format!("DELETE {path}?reason=fallback"), &[], "").status, 202);
+    let result = &web.ended(&replaced)["result"];
+    assert_eq!((&result["status"], &result["abort_reason"]), (&json!("discarded"), &json!("fallback")));
+    assert_eq!(result["error"]["error_class"], "streaming_fallback_discarded");
     let id = web.begin_call(&endless());
     let path = format!("/v1/calls/{id}");
     assert_eq!(web.get(&path).value()["status"], "running");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::journal::Artifacts;
-use crate::policy::{Limits, Permit};
+use crate::policy::{Limits, Look, Permit};
 use crate::record::{
     AbortReason, Content, ContextModifier, ErrorClass, InvocationId, ProgressStatus, Refusal, Replay, ReplayData,
     SafetyFacts, Usage,
@@ -31,7 +31,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs guests. Only [`Executor::invoke`] gives capabilities, and only for a [`Permit`].
 pub trait Executor: Send + Sync {
-    /// Runs value validation and preflight (phase 4) in an empty world. `Ok` if the component does not export them.
+    /// Runs value validation in an empty world, and preflight in that of `check` (phase 4). `Ok` if the component does not export
+    /// them.
     fn validate<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<(), Refusal>>;
 
     /// Returns the component's claims about one input, from an empty world. `None` if it does not export the interface,
@@ -43,7 +44,7 @@ pub trait Executor: Send + Sync {
     fn invoke<'a>(&'a self, permit: &'a Permit, run: Run) -> BoxFuture<'a, Box<Execution>>;
 }
 
-/// A check of an input, without capabilities.
+/// A check of an input. It has no capabilities, but for what preflight reads.
 #[derive(Clone, Copy)]
 pub struct Check<'a> {
     /// `sha256:<hex>` of the component.
@@ -54,6 +55,18 @@ pub struct Check<'a> {
     /// Time that loading the component's code may take, which is not the guest's: the wall time of the call.
     pub wall: Duration,
     pub cancellation: &'a Cancellation,
+    pub preflight: Preflight<'a>,
+}
+
+/// Where preflight runs.
+#[derive(Clone, Copy)]
+pub enum Preflight<'a> {
+    /// In an empty world.
+    Offline,
+    /// With what a decision lets it read.
+    Reading(&'a Look),
+    /// Nowhere, because the call is denied, or has to be approved first.
+    Left,
 }
 
 /// What a run gets besides its permit.

@@ -20,12 +20,10 @@ pub(super) fn render(log: &CallLog, record: &Value) -> String {
     let began = time(&invocation["created_at"]);
     for event in record["events"].as_array().into_iter().flatten() {
         let at = time(&event["time"]).zip(began).map_or(0, |(at, began)| at.millis_since(began));
-        let line = visible(&line(event), Whitespace::WrittenOut);
-        let mut cut: String = line.chars().take(LINE_MAX).collect();
-        if cut.len() < line.len() {
-            cut.push_str(" ..");
-        }
-        sheet.host(&format!("{at:>8} ms  {cut}"));
+        sheet.host(&format!("{at:>8} ms  {}", cut(&line(event))));
+    }
+    if let Some(things) = record.pointer("/result/usage/touched") {
+        touched(things, &mut sheet);
     }
     end(&record["result"], &mut sheet);
     sheet.into_text()
@@ -47,6 +45,31 @@ fn head(log: &CallLog, record: &Value, sheet: &mut Sheet) {
     sheet.value("arguments", &invocation["model_input"].to_string(), ROWS_MAX);
     sheet.value("began", &format!("{:.19}Z", text(&invocation["created_at"])), 1);
     family::show(log, invocation, sheet);
+}
+
+/// `line`, which has words of tools and callers, as one line of a terminal.
+fn cut(line: &str) -> String {
+    let line = visible(line, Whitespace::WrittenOut);
+    let mut cut: String = line.chars().take(LINE_MAX).collect();
+    if cut.len() < line.len() {
+        cut.push_str(" ..");
+    }
+    cut
+}
+
+/// What the tool read, wrote, removed and requested, one line each.
+fn touched(touched: &Value, sheet: &mut Sheet) {
+    for thing in touched["listed"].as_array().into_iter().flatten() {
+        let answer = match (text(&thing["how"]), &thing["status"]) {
+            ("requested", Value::Null) => ", without an answer".to_owned(),
+            ("requested", status) => format!(", status {status}"),
+            _ => String::new(),
+        };
+        sheet.host(&cut(&format!("{} {}{answer}", text(&thing["how"]), text(&thing["what"]))));
+    }
+    if let Some(more) = touched["more"].as_u64().filter(|more| *more > 0) {
+        sheet.host(&format!("files and requests that are not listed: {more}"));
+    }
 }
 
 /// The error, and the content that a model got.
@@ -80,7 +103,10 @@ fn line(event: &Value) -> String {
         }
         "permission.requested" => format!("asked for an approval, open until {:.19}Z", text(&data["expires_at"])),
         "permission.decided" => decision(data),
-        "invocation.queued" => "waits for its turn".to_owned(),
+        "invocation.queued" => match data["since"].as_str() {
+            Some(since) => format!("waited since {since:.19}Z for other calls of its batch"),
+            None => "waits for its turn".to_owned(),
+        },
         "invocation.started" => started(data),
         "invocation.attempt_discarded" => format!(
             "attempt {} failed [{}]; the next one begins in {} ms",

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcell_core::executor::{
-    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Resumed, Run, SandboxDenial, canceled,
+    Cancellation, Check, Execution, GuestOutcome, GuestProgress, Observer, Preflight, Resumed, Run, SandboxDenial,
+    canceled,
 };
 use toolcell_core::policy::{Capability, Limits, Permit};
 use toolcell_core::record::{AbortReason, ErrorClass, Metered, Refusal, SafetyFacts, Usage};
@@ -198,22 +199,40 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
     Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
-/// Runs value validation, then preflight, in one instance with an empty world.
+/// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
 pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
+    let is_offline = matches!(check.preflight, Preflight::Offline);
+    look(linked, check, (&Capability::default(), check.input), (true, is_offline)).await?;
+    match check.preflight {
+        Preflight::Reading(allowed) => {
+            look(linked, check, (allowed.capability(), allowed.input().text()), (false, true)).await
+        }
+        Preflight::Offline | Preflight::Left => Ok(()),
+    }
+}
+
+/// Runs what is wanted of value validation and preflight, in one instance.
+async fn look(
+    linked: &Linked,
+    check: Check<'_>,
+    (capability, input): (&Capability, &str),
+    (values, preflight): (bool, bool),
+) -> Result<(), Refusal> {
     let (Some(validating), engine) = (&linked.validating, &linked.engine) else { return Ok(()) };
     let limits = check.limits;
-    let mut store = empty_world(engine, limits, check.cancellation)?;
-    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let store = offline(engine, capability, limits, check.cancellation);
+    let mut store = store.map_err(|error| not_started(&error))?;
+    let (tool, input) = (check.tool.to_owned(), input.to_owned());
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
         let work = pin!(async {
             let guest = validating.instantiate_async(&mut store).await?;
             let guest = guest.toolcell_tool_validation();
-            if let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
+            if values && let Err(error) = guest.call_validate_values(&mut store, &tool, &input).await? {
                 return Ok(Err(error));
             }
-            guest.call_preflight(&mut store, &tool, &input).await
+            if preflight { guest.call_preflight(&mut store, &tool, &input).await } else { Ok(Ok(())) }
         });
         bounded((meter, work), limits.wall, check.cancellation, None).await
     };
@@ -504,6 +523,9 @@ pub(super) fn usage(state: &State, fuel: u64, limits: &Limits) -> Usage {
     usage.log_bytes.used = state.logs.written();
     usage.files = state.file_rules.quota.usage(limits);
     usage.network = state.egress.gate().and_then(Gate::usage);
+    let mut touched = state.file_rules.touched();
+    touched.append(state.egress.gate().map(Gate::touched).unwrap_or_default());
+    usage.touched = touched.into_some();
     usage
 }
 
@@ -523,6 +545,7 @@ fn blank(limits: &Limits) -> Usage {
         files: None,
         network: None,
         artifacts: None,
+        touched: None,
         stack_bytes_limit: WASM_STACK_BYTES as u64,
     }
 }

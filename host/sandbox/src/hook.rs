@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use toolcell_core::executor::Cancellation;
 use toolcell_core::hook::{Hook, HookAnswer, HookCall, HookFuture, HookOutput, HookProgress, UpdatedOutput};
 use toolcell_core::policy::{Capability, HookPermit, Limits};
-use toolcell_core::record::{Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal};
+use toolcell_core::record::{
+    Behavior, Content, ErrorClass, HookEvent, Input, PermissionResult, Refusal, check_numbers,
+};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::hook::HookPre;
@@ -237,10 +239,10 @@ fn lifted(output: wit::HookOutput) -> Result<HookOutput, String> {
         wit::HookOutput::AdditionalContext(text) => HookOutput::AdditionalContext(parsed("additional_context", text)?),
         wit::HookOutput::Stop(reason) => HookOutput::Stop { reason },
         wit::HookOutput::UpdatedOutput(wit::ToolOutput { content, structured }) => {
-            let content = parsed("updated_output", content)?;
+            let content = exactly(content)?;
             let content: Vec<Content> =
                 serde_json::from_value(content).map_err(|error| format!("updated_output is not an output: {error}"))?;
-            let structured = structured.map(|text| parsed("updated_output", text)).transpose()?;
+            let structured = structured.map(exactly).transpose()?;
             HookOutput::UpdatedOutput(UpdatedOutput { content, structured })
         }
     })
@@ -258,6 +260,12 @@ fn behavior_of(behavior: wit::Behavior) -> Behavior {
 /// Parses a hook's JSON as strictly as a caller's: a duplicate key is an error, because it is ambiguous.
 fn parsed(what: &str, text: String) -> Result<Value, String> {
     Input::from_text(text).value().cloned().map_err(|error| format!("{what} is not JSON: {error}"))
+}
+
+/// As [`parsed`], with every number as it was written.
+fn exactly(text: String) -> Result<Value, String> {
+    check_numbers(&text)?;
+    parsed("updated_output", text)
 }
 
 fn size(output: &wit::HookOutput) -> u64 {

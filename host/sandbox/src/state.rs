@@ -96,12 +96,16 @@ impl State {
             table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         }
         let World { wasi, scratch, recorder } = super::wasi::world(&setup, &logs)?;
+        let mut rules = Rules::new(setup.capability, limits);
+        if let (Some(scratch), Some(guest)) = (&scratch, &setup.capability.scratch) {
+            rules.knows(scratch.path(), guest);
+        }
         Ok(Self {
             wasi,
             table,
             limiter: Limiter::new(limits),
             logs,
-            file_rules: Arc::new(Rules::new(setup.capability, limits)),
+            file_rules: Arc::new(rules),
             egress,
             cancellation,
             expiry: Cancellation::new(),

@@ -43,6 +43,18 @@ async fn what_is_sensitive_of_a_call_is_in_no_record_of_the_calls_below_it() {
 }
 
 #[tokio::test]
+async fn the_names_of_files_that_were_touched_are_redacted_like_any_text_of_the_tool() {
+    let (family, (_guard, folder)) = (Family::new().await, scratch());
+    let file = folder.join("file");
+    std::fs::write(&file, "content").unwrap();
+    for (tool, shown) in [("call_reading", file.to_str().unwrap()), ("call_reading_secretly", "[redacted]")] {
+        let called = family.free(tool).read(&folder).call(calling("probe.read", json!({ "path": file }))).await;
+        let child = family.record(&children(&called)[0]);
+        assert_eq!(child["result"]["usage"]["touched"]["listed"], json!([{ "how": "read", "what": shown }]), "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_call_says_in_passing_is_in_no_record_of_the_call_that_made_it_nor_of_its_later_calls() {
     let family = Family::new().await;
     let saying = |tool: &str, then: &str| {

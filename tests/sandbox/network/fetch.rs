@@ -22,8 +22,8 @@ const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n\
 #[tokio::test]
 async fn a_page_of_a_server_that_was_named_comes_as_markdown() {
     let server = Server::saying(PAGE);
-    let called = fetched(fetch().net(&server.url("")), &server.url("/a")).await;
-    let expected = json!({"url": server.url("/a"), "title": "Page", "content_type": "text/html", "bytes": 77});
+    let called = fetched(fetch().net(&server.url("")), &server.url("/a?b=c")).await;
+    let expected = json!({"url": server.url("/a?b=c"), "title": "Page", "content_type": "text/html", "bytes": 77});
     assert_eq!(called.succeeded(), expected);
     let text = called.0.result.content[0].as_text().unwrap();
     assert!(text.contains("# Head") && text.contains(&format!("[link]({})", server.url("/b"))), "{text}");
@@ -31,6 +31,10 @@ async fn a_page_of_a_server_that_was_named_comes_as_markdown() {
     assert_eq!((server.connections(), server.heads().len()), (1, 1));
     let used = called.0.result.usage.as_ref().unwrap().network.unwrap();
     assert_eq!(used.requests.used, 1);
+    // What was asked for is not noted.
+    let requested = json!({"how": "requested", "what": format!("GET {}", server.url("/a")), "status": 200});
+    let touched = &called.record()["result"]["usage"]["touched"];
+    assert_eq!(*touched, json!({"listed": [requested], "more": 0}));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::record::{Extra, Lifecycle, ToolDeclaration, ToolInterface};
+use crate::record::{AccessKind, Extra, Lifecycle, ToolDeclaration, ToolInterface};
 
 use super::{Contract, Tool};
 
@@ -101,7 +101,8 @@ impl Tool {
             "validation": {
                 "schema_validation": true,
                 "value_validation": self.validates(),
-                "io_preflight_validation": false,
+                "io_preflight_validation":
+                    self.validates() && (profile.wants(&AccessKind::FileRead) || profile.wants_file_write()),
                 "deny_before_io": true,
             },
             "sandbox_profile": profile.sandbox_profile,

@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,6 +33,8 @@ pub struct PayloadStore {
     space: Arc<PayloadSpace>,
     /// The caller to whom a payload that is stored belongs.
     owner: Option<Arc<str>>,
+    /// How long a payload that is stored stays; `None` for as long as any.
+    lasts: Option<Duration>,
 }
 
 impl PayloadStore {
@@ -44,13 +46,19 @@ impl PayloadStore {
 
     /// The same, with at most `bytes_max` bytes, of which each of `callers` has its [`share`](crate::scheduler::share).
     pub fn bounded(dir: PathBuf, bytes_max: u64, callers: usize) -> Self {
-        Self { space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)), dir, owner: None }
+        Self { space: Arc::new(PayloadSpace::new(dir.clone(), bytes_max, callers)), dir, owner: None, lasts: None }
     }
 
     /// The same store for the payloads of `owner`.
     #[must_use]
     pub fn of(&self, owner: Option<&str>) -> Self {
         Self { owner: owner.map(Arc::from), ..self.clone() }
+    }
+
+    /// The same store for payloads that stay so long (AT-PERM-15).
+    #[must_use]
+    pub fn lasting(self, lasts: Option<Duration>) -> Self {
+        Self { lasts, ..self }
     }
 
     pub(super) fn space(&self) -> &PayloadSpace {
@@ -81,9 +89,9 @@ impl PayloadStore {
     /// Returns at most `bytes_max` bytes of the payload from `offset` on; reads on a thread for the host's own store. A
     /// part cannot be checked against the digest of the whole.
     pub async fn fetch_part(&self, digest: &str, offset: u64, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-        let path = self.path(digest)?;
+        let (store, digest) = (self.clone(), digest.to_owned());
         let read = move || {
-            let (mut file, mut bytes) = (open(&path)?, Vec::new());
+            let (mut file, mut bytes) = (store.open_file(&digest)?, Vec::new());
             file.seek(SeekFrom::Start(offset)).context("cannot read a payload")?;
             file.take(bytes_max).read_to_end(&mut bytes).context("cannot read a payload")?;
             anyhow::Ok(bytes)
@@ -94,9 +102,9 @@ impl PayloadStore {
     /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails with [`PayloadChanged`] if
     /// the bytes were changed on disk; `target` then has them nevertheless.
     pub async fn copy(&self, digest: &str, target: fs::File) -> anyhow::Result<()> {
-        let (path, digest) = (self.path(digest)?, digest.to_owned());
+        let (store, digest) = (self.clone(), digest.to_owned());
         let copy = move || {
-            let (mut source, mut hasher, mut chunk) = (open(&path)?, Sha256::new(), vec![0; COPY_BYTES]);
+            let (mut source, mut hasher, mut chunk) = (store.open_file(&digest)?, Sha256::new(), vec![0; COPY_BYTES]);
             let (mut target, mut size) = (target, 0);
             // A hole is a step ahead, which only a new file takes that is written from its start.
             let appends = fcntl_getfl(&target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
@@ -125,6 +133,7 @@ impl PayloadStore {
     /// last `age_max` had.
     pub fn sweep(&self, age_max: Duration) {
         drafts::sweep(&self.dir);
+        self.remove_ended();
         if self.is_due() {
             self.remove_older(age_max);
             self.space.forget_older(age_max);
@@ -173,6 +182,7 @@ impl PayloadStore {
         self.space.admit(self.owner(), name, bytes.len() as u64)?;
         // It stays as long as the last call that has it.
         let renewed = || fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now())).is_ok();
+        self.set_end(name)?;
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) && renewed() {
             return Ok(reference(digest, bytes, media_type));
         }
@@ -185,10 +195,64 @@ impl PayloadStore {
 
     fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        open(&self.path(digest)?)?.take(bytes_max + 1).read_to_end(&mut bytes).context("cannot read a payload")?;
+        self.open_file(digest)?.take(bytes_max + 1).read_to_end(&mut bytes).context("cannot read a payload")?;
         ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
         ensure!(self::digest(&bytes) == digest, PayloadChanged);
         Ok(bytes)
+    }
+}
+
+/// When payloads end: each that ends has an empty file of its name in a folder beside theirs, last changed at that time.
+impl PayloadStore {
+    fn ends(&self) -> PathBuf {
+        self.dir.with_extension("ends")
+    }
+
+    /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants.
+    pub(super) fn set_end(&self, name: &str) -> anyhow::Result<()> {
+        let file = self.ends().join(name);
+        let Some(lasts) = self.lasts else {
+            return match fs::remove_file(&file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot keep a payload"),
+                _ => Ok(()),
+            };
+        };
+        let known = fs::metadata(&file).and_then(|metadata| metadata.modified());
+        if known.is_err() && self.dir.join(name).exists() {
+            // Another call wants it for as long as any.
+            return Ok(());
+        }
+        let end = SystemTime::now().checked_add(lasts).context("cannot keep a payload for so long")?;
+        private::create_dir(&self.ends()).context("cannot note when a payload ends")?;
+        let noted =
+            private::open_or_create(&file).and_then(|file| file.set_modified(known.map_or(end, |at| at.max(end))));
+        noted.context("cannot note when a payload ends")
+    }
+
+    /// Removes the payload `name` if its time is over.
+    pub(super) fn end(&self, name: &str) {
+        let file = self.ends().join(name);
+        let at = fs::metadata(&file).and_then(|metadata| metadata.modified());
+        if at.is_ok_and(|at| at <= SystemTime::now()) && guard!("retention") {
+            // Whoever stores it again from here on notes its end first, and writes it then.
+            let _ = fs::remove_file(self.dir.join(name));
+            let _ = fs::remove_file(file);
+            self.space.forget_all(name);
+        }
+    }
+
+    fn remove_ended(&self) {
+        for entry in fs::read_dir(self.ends()).into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str().filter(|name| is_name(name)) {
+                self.end(name);
+            }
+        }
+    }
+
+    fn open_file(&self, digest: &str) -> anyhow::Result<fs::File> {
+        let path = self.path(digest)?;
+        self.end(digest.trim_start_matches("sha256:"));
+        fs::File::open(path).context("cannot open a payload")
     }
 }
 
@@ -200,10 +264,6 @@ pub(super) fn is_name(name: &str) -> bool {
 /// Whether the age of what was written `at` is such. A time in the future has no age: the clock was set back since.
 fn is_age(at: SystemTime, is_such: impl FnOnce(Duration) -> bool) -> bool {
     SystemTime::now().duration_since(at).is_ok_and(is_such)
-}
-
-fn open(path: &Path) -> anyhow::Result<fs::File> {
-    fs::File::open(path).context("cannot open a payload")
 }
 
 fn reference(digest: String, bytes: &[u8], media_type: &str) -> PersistedRef {

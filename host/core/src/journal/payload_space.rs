@@ -111,6 +111,14 @@ impl PayloadSpace {
         });
     }
 
+    /// Notes that nobody has the payload any more.
+    pub(super) fn forget_all(&self, name: &str) {
+        let _ = self.with(|transaction| {
+            transaction.execute("DELETE FROM kept WHERE digest = ?1", [name])?;
+            Ok(Ok(()))
+        });
+    }
+
     /// Notes that the payloads that no call has had for `age_max` are gone.
     pub(super) fn forget_older(&self, age_max: Duration) {
         if !self.file().exists() {

@@ -123,6 +123,7 @@ impl PayloadStore {
         let Some(name) = digest.strip_prefix("sha256:").filter(|hex| is_hex(hex)) else {
             return Ok(StoredPayload::Missing);
         };
+        self.end(name);
         let mut file = match private::open(&self.dir().join(name), Others::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredPayload::Missing),

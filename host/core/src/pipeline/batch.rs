@@ -9,7 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::executor::{Cancellation, canceled};
 use crate::journal::Listener;
-use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, ToolEvent};
+use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, Timestamp, ToolEvent};
 use crate::scheduler::batch::{
     BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan, PlanError, Step,
     YieldPolicy,
@@ -128,6 +128,8 @@ pub(super) struct Seat {
     pub(super) turn: Turn,
     /// The index of the call in its batch; `None` for a single call.
     pub(super) order: Option<usize>,
+    /// Since when the call only waits for others of its batch to end, because so many run as may at once.
+    pub(super) held_since: Option<Timestamp>,
 }
 
 /// Runs a batch on the services of `host`. Dropping the future cancels the calls that run, without a record.
@@ -154,6 +156,7 @@ where
         policy,
         deferred: BTreeMap::new(),
         ids: calls.iter().map(|call| call.id.clone()).collect(),
+        held: HashMap::new(),
         cancellations: calls.iter().map(|call| call.request.cancellation.clone()).collect(),
         calls: calls.into_iter().map(Some).collect(),
         tasks: JoinSet::new(),
@@ -179,6 +182,8 @@ struct Runner<H> {
     line: Option<Line>,
     ids: Vec<String>,
     cancellations: Vec<Cancellation>,
+    /// The calls that could start if fewer ran, and since when.
+    held: HashMap<usize, Timestamp>,
     /// `None` once the call has begun.
     calls: Vec<Option<BatchCall>>,
     tasks: JoinSet<Box<CallRecord>>,
@@ -202,6 +207,9 @@ impl<H: Send + Sync + 'static> Runner<H> {
             }
             while let Some(step) = self.state.next_step() {
                 self.take(step).await;
+            }
+            for at in self.state.newly_held() {
+                self.held.insert(at, Timestamp::now());
             }
             self.out.hand_out();
             if self.state.is_over() {
@@ -238,7 +246,7 @@ impl<H: Send + Sync + 'static> Runner<H> {
         let Some(call) = self.calls.get_mut(at).and_then(Option::take) else { return };
         // Taken here, because calls start in their order, and decisions on them may end in another one.
         let turn = (self.services)(&self.host).locks.turn(self.line, call.request.actor_ref.as_deref());
-        let seat = Seat { turn, order: Some(at) };
+        let seat = Seat { turn, order: Some(at), held_since: self.held.remove(&at) };
         let (request, refusal) = (self.out.listened(at, call.id, call.request), call.refusal);
         let (host, services, spare) = (Arc::clone(&self.host), self.services, request.clone());
         let task = self.tasks.spawn(async move {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::approval::Session;
 use crate::catalog::Tool;
-use crate::executor::Check;
+use crate::executor::{Check, Preflight};
 use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Suspended, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
@@ -117,7 +117,8 @@ pub struct Journey<'a> {
 impl<'a> Journey<'a> {
     /// The store for the payloads of this call's caller.
     pub(super) fn payloads(&self) -> PayloadStore {
-        self.services.payloads.of(self.request.actor_ref.as_deref())
+        let lasts = self.tool.as_deref().and_then(|tool| tool.permission_profile().retention());
+        self.services.payloads.of(self.request.actor_ref.as_deref()).lasting(lasts)
     }
 
     pub(super) fn begin(services: &'a Services, request: Request) -> Box<Self> {
@@ -307,6 +308,7 @@ impl<'a> Journey<'a> {
             limits,
             wall: self.request.limits.wall,
             cancellation: &self.request.cancellation,
+            preflight: Preflight::Offline,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::catalog::{Tool, Unsatisfied};
@@ -9,7 +10,8 @@ use crate::executor::{GuestOutcome, GuestOutput};
 use crate::hook::UpdatedOutput;
 use crate::journal::Artifacts;
 use crate::record::{
-    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Refusal, Status, TEXT, Usage, read_json,
+    Content, ContextModifier, ErrorClass, GUEST_BLOCKS, JSON_VALUES_MAX, Keeping, Refusal, Status, TEXT, Usage,
+    check_numbers, read_json,
 };
 
 use super::artifacts;
@@ -52,7 +54,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     let (tool, execution) = match executed {
         Ok(executed) => executed.open(),
         Err(refusal) => {
-            let spent = journey.spent.take().map(|spent| *spent);
+            let spent = journey.spent.take().map(|spent| quiet(journey, *spent));
             let ran = spent.is_some();
             let mut mapped = Box::new(Mapped { ran, error: Some(refusal), usage: spent, ..Mapped::default() });
             journey.redaction.redact(&mut mapped).await;
@@ -70,7 +72,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Ok(GuestOutcome::NeedsInput(_)) => (None, Some(Refusal::host_fault("a question of the tool was not asked"))),
     };
     let read = match output {
-        Some(output) => Some(read(journey, &tool, output, error.is_none()).await),
+        Some(output) => Some(parse(journey, &tool, output, error.is_none()).await),
         None => None,
     };
     let mut mapped = match read {
@@ -84,7 +86,7 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
         Some(Err(broken)) => Box::new(Mapped { error: Some(broken), ..Mapped::default() }),
     };
     mapped.ran = true;
-    mapped.usage = Some(execution.usage);
+    mapped.usage = Some(quiet(journey, execution.usage));
     if mapped.error.is_none() {
         mapped.context_modifiers = execution.context_modifiers;
     }
@@ -97,20 +99,38 @@ pub(super) async fn map(journey: &mut Journey<'_>, executed: Result<Executed, Re
     Answered(mapped)
 }
 
+/// `usage`, without names of files and servers if not all output may be kept: the tool chose them.
+fn quiet(journey: &Journey<'_>, mut usage: Usage) -> Usage {
+    if journey.keeping() != Keeping::default() {
+        hide_names(&mut usage);
+    }
+    usage
+}
+
+fn hide_names(usage: &mut Usage) {
+    if let Some(touched) = &mut usage.touched {
+        touched.hide();
+    }
+}
+
+/// Reads JSON of a tool, in which every number stays what it was.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    read_json(text, JSON_VALUES_MAX).and_then(|value| check_numbers(text).map(|()| value))
+}
+
 /// Parses an output. A `whole` one must satisfy the contract; a partial one may lack promised structured output.
-async fn read(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Box<Mapped>, Refusal> {
+async fn parse(journey: &Journey<'_>, tool: &Tool, output: GuestOutput, whole: bool) -> Result<Box<Mapped>, Refusal> {
     let broken = |code, message: String| Refusal::new(ErrorClass::ExecutionFailed, code, message);
-    let content: Vec<Content> = read_json(&output.content, JSON_VALUES_MAX)
+    let content: Vec<Content> = read(&output.content)
         .map_err(|error| broken("content_invalid", format!("the tool's content is not an array of blocks: {error}")))?;
     let invalid = content.iter().enumerate().find_map(|(at, block)| Some((at, block, block.problem()?)));
     if let Some((at, block, problem)) = invalid.filter(|_| guard!("block_members")) {
         let message = format!("block {at} of the tool's content, of type {}, is not valid: {problem}", block.kind);
         return Err(broken("content_invalid", message));
     }
-    let structured =
-        output.structured.map(|text| read_json::<Value>(&text, JSON_VALUES_MAX)).transpose().map_err(|error| {
-            broken("output_schema_mismatch", format!("the tool's structured output is not JSON: {error}"))
-        })?;
+    let structured = output.structured.map(|text| read::<Value>(&text)).transpose().map_err(|error| {
+        broken("output_schema_mismatch", format!("the tool's structured output cannot be passed on as JSON: {error}"))
+    })?;
     let mut mapped = accept(journey, tool, content, structured, whole).await?;
     mapped.ui_facing_summary = output.ui_summary;
     Ok(mapped)
@@ -221,6 +241,13 @@ impl Mapped {
             || self.structured_content.is_some()
             || self.ui_facing_summary.is_some()
             || !self.context_modifiers.is_empty()
+    }
+
+    /// Removes the names of files and servers that the tool touched, which may not be redacted yet.
+    pub(super) fn hide_names(&mut self) {
+        if let Some(usage) = &mut self.usage {
+            hide_names(usage);
+        }
     }
 
     /// Whether the error may have text of the tool.

@@ -1,7 +1,10 @@
 //! Phase 5: rate_limited, timeout, canceled, where redaction takes long. Makes `observable_input`; `model_input` stays
 //! as it was sent.
 
+use std::sync::Arc;
+
 use crate::catalog::Tool;
+use crate::policy;
 use crate::record::{Input, InputMutation, MutationSource, Refusal};
 
 use super::journey::{Journey, Prepared, made_here};
@@ -25,9 +28,25 @@ pub(super) async fn observe(journey: &mut Journey<'_>, valid: Valid) -> Result<O
         journey.mutated(InputMutation::new(id, MutationSource::Runtime, NULLS, &sent, &input, reason));
     }
     let input = fill(journey, &tool, input);
-    journey.invocation.observable_input = Some(journey.redaction.recorded(&input).await?);
-    journey.invocation.observable_input_ref = Some(journey.redaction.reference(&input));
+    let seen = with_whole_paths(journey, &tool, &input).await?;
+    journey.invocation.observable_input = Some(journey.redaction.recorded(&seen).await?);
+    journey.invocation.observable_input_ref = Some(journey.redaction.reference(&seen));
     Ok(Observed(Prepared { tool, input }))
+}
+
+/// `input` with its paths as the guest would get them, to be looked at (AT-INP-02): what runs has them as they were sent.
+async fn with_whole_paths(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Input, Refusal> {
+    if !policy::names_paths(tool.subjects()) {
+        return Ok(input.clone());
+    }
+    let (tool, grants, input) = (Arc::clone(tool), Arc::clone(&journey.request.grants), input.clone());
+    let names_much = policy::names_much(tool.subjects(), &input);
+    let read =
+        move || policy::with_whole_paths(tool.permission_profile(), tool.subjects(), &grants, &input).unwrap_or(input);
+    match names_much {
+        true => journey.checks.run("reading the paths among the arguments", read).await,
+        false => Ok(read()),
+    }
 }
 
 /// `input` with the defaults that it lacks, recorded as a change.
@@ -54,7 +73,7 @@ pub(super) fn again(journey: &Journey<'_>, tool: &Tool, sent: Input) -> Input {
 }
 
 /// `input` with the defaults that it lacks; `None` if it lacks none.
-fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
+pub(super) fn with_defaults(tool: &Tool, input: &Input) -> Option<Input> {
     let filled = input.value().ok().and_then(|value| tool.contract().with_defaults(value))?;
     Some(input.with_value(filled))
 }

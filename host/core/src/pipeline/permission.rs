@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::catalog::Tool;
 use crate::hook::HookOutput;
-use crate::policy::{self, Case, Declared, Limits, Outcome, Permit, Subject, Verdict};
+use crate::policy::{self, Case, Declared, Limits, Look, Outcome, Permit, Subject, Verdict};
 use crate::record::{
     ErrorClass, EventType, HookEvent, Input, InputMutation, MutationSource, PermissionDecision, Refusal, SafetyFacts,
     Status,
@@ -57,6 +57,11 @@ pub(super) async fn explain(journey: &mut Journey<'_>, unheard: Unheard) -> Resu
     accept(journey, &tool, &input).await?;
     let explanation = weigh(journey, &tool, &input, |case| policy::explain(&case)).await?;
     Ok(CallExplanation { explanation, hooks })
+}
+
+/// What preflight of a call with `input` may read, before hooks are asked.
+pub(super) async fn look(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input) -> Result<Option<Look>, Refusal> {
+    weigh(journey, tool, input, policy::look).await
 }
 
 /// Checks the input that is decided on, and records it.

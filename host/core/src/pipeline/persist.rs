@@ -521,6 +521,12 @@ pub(super) fn modifiers_size(mapped: &Mapped) -> u64 {
     mapped.context_modifiers.iter().map(|modifier| modifier.key.len() + length(&modifier.value)).sum::<usize>() as u64
 }
 
+/// Size of the names of files and servers that the tool touched, in bytes.
+pub(super) fn names_size(mapped: &Mapped) -> u64 {
+    let touched = mapped.usage.iter().filter_map(|usage| usage.touched.as_ref());
+    touched.flat_map(|touched| &touched.listed).map(|thing| thing.what.len()).sum::<usize>() as u64
+}
+
 /// Approximate size of a value as JSON text, in bytes, without serializing it.
 pub(super) fn length(value: &Value) -> usize {
     match value {

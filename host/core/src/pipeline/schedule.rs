@@ -29,6 +29,7 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
         return Ok(Scheduled((permission, None)));
     }
     let limits = permission.permit.limits();
+    let was_held = tell_held(journey)?;
     let services = journey.services;
     let free = services.scheduler.try_place(journey.request.actor_ref.as_deref(), limits.host_bytes());
     let runs = take_turn(journey, &permission, free.is_some());
@@ -39,12 +40,22 @@ pub async fn wait(journey: &mut Journey<'_>, permitted: Permitted) -> Result<Sch
         give_up(journey);
         return Err(too_many_wait());
     };
-    journey.advance(Status::Queued)?;
-    journey.trail.emit(EventType::Queued, json!({}));
+    if !was_held {
+        journey.advance(Status::Queued)?;
+        journey.trail.emit(EventType::Queued, json!({}));
+    }
     journey.trail.reached(ProgressStatus::Queued);
     let place = place(journey, limits).await?;
     drop(ticket);
     Ok(Scheduled((permission, place)))
+}
+
+/// Records that the call waited for a place in its batch, if it did (AT-SCHED-11).
+fn tell_held(journey: &mut Journey<'_>) -> Result<bool, Refusal> {
+    let Some(since) = journey.seat.as_mut().and_then(|seat| seat.held_since.take()) else { return Ok(false) };
+    journey.advance(Status::Queued)?;
+    journey.trail.emit(EventType::Queued, json!({ "since": since }));
+    Ok(true)
 }
 
 /// Claims what the call can reach, all of it in one step, so that calls never wait for each other in a circle. Returns
@@ -64,7 +75,7 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
             return has_place;
         }
         let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
-        journey.seat = Some(Seat { turn, order: None });
+        journey.seat = Some(Seat { turn, order: None, held_since: None });
     }
     journey.seat.as_ref().is_some_and(|seat| seat.turn.claim(claim, has_place))
 }
@@ -129,7 +140,7 @@ pub(super) fn step_back(journey: &mut Journey<'_>) {
     let Some(claim) = journey.aside.take() else { return };
     let turn = journey.services.locks.turn(None, journey.request.actor_ref.as_deref());
     turn.claim(claim, false);
-    journey.seat = Some(Seat { turn, order: None });
+    journey.seat = Some(Seat { turn, order: None, held_since: None });
 }
 
 /// Waits for the turn of the call and for a free place. A call that a guest makes needs neither: it runs in the place of

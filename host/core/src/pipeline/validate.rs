@@ -1,12 +1,15 @@
-//! Phase 4: invalid_arguments, setup_required, and what stops a guest. Runs with an empty capability, before any side
-//! effect.
+//! Phase 4: invalid_arguments, setup_required, and what stops a guest. Runs before any side effect, with an empty capability,
+//! but for what preflight reads.
 
 use serde_json::json;
 
-use crate::record::{EventType, Refusal, Status};
+use crate::executor::{Check, Preflight};
+use crate::policy::Look;
+use crate::record::{AccessKind, EventType, Refusal, Status};
 
 use super::journey::{Journey, Prepared, made_here};
 use super::schema_gate::Gated;
+use super::{observe, permission};
 
 made_here! {
     /// Values that the tool itself accepts.
@@ -20,7 +23,17 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
         return Ok(Valid(prepared));
     }
     let limits = journey.request.limits.for_checks();
-    let check = journey.check(&prepared.tool, &prepared.input, &limits);
+    let with_files = reads_files(&prepared);
+    let look = match with_files {
+        true => look(journey, &prepared).await?,
+        false => None,
+    };
+    let preflight = match (&look, with_files) {
+        (Some(look), _) => Preflight::Reading(look),
+        (None, true) => Preflight::Left,
+        (None, false) => Preflight::Offline,
+    };
+    let check = Check { preflight, ..journey.check(&prepared.tool, &prepared.input, &limits) };
     match journey.services.executor.validate(check).await {
         Ok(()) => Ok(Valid(prepared)),
         // A canceled check says nothing about the values.
@@ -32,4 +45,16 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
             Err(refusal)
         }
     }
+}
+
+/// Whether the tool declares files, which preflight may then look at.
+fn reads_files(prepared: &Prepared) -> bool {
+    let profile = prepared.tool.permission_profile();
+    profile.wants(&AccessKind::FileRead) || profile.wants_file_write()
+}
+
+async fn look(journey: &Journey<'_>, prepared: &Prepared) -> Result<Option<Look>, Refusal> {
+    let Prepared { tool, input } = prepared;
+    let filled = observe::with_defaults(tool, input);
+    permission::look(journey, tool, filled.as_ref().unwrap_or(input)).await
 }

@@ -96,6 +96,13 @@ impl Capability {
         capability
     }
 
+    /// The folders of the call, to be read: what preflight gets.
+    pub(super) fn to_look(&self) -> Self {
+        let Self { mut mounts, denials, cwd, from, only, .. } = self.clone();
+        mounts.iter_mut().for_each(|mount| mount.writable &= !guard!("preflight_reads"));
+        Self { mounts, denials, cwd, from, only, ..Self::default() }
+    }
+
     /// Sets where relative paths start, for a caller with these grants.
     pub(super) fn start(&mut self, grants: &Grants) {
         let cwd = grants.cwd.as_deref();

@@ -10,7 +10,9 @@ use super::named::{Named, absolute, named};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
 use super::rule_match::{Call, RuleMatch, closed_places};
-use super::{Brief, Capability, Case, Denial, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused};
+use super::{
+    Brief, Capability, Case, Denial, Look, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused,
+};
 
 /// The decision on one call, and its outcome.
 #[derive(Debug)]
@@ -57,6 +59,14 @@ pub fn decide(case: Case<'_>) -> Verdict {
         None => Outcome::Allow(permit),
     };
     Verdict { decision, outcome }
+}
+
+/// Decides what preflight of the call may read: `None` if the call is denied, or needs an approval first.
+pub fn look(case: Case<'_>) -> Option<Look> {
+    match decide(case).outcome {
+        Outcome::Allow(permit) => Some(Look::of(&permit)),
+        Outcome::Ask(_) | Outcome::Deny(_) => None,
+    }
 }
 
 /// The reasons for a decision. It carries no permit.

@@ -6,11 +6,11 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use url::Url;
 
-use crate::record::{ErrorClass, Input, Refusal, SubjectField, SubjectKind};
+use crate::record::{ErrorClass, Input, PermissionProfile, Refusal, SubjectField, SubjectKind};
 use crate::resolved_path::ResolvedPath;
 
 use super::network::is_plain;
-use super::{Capability, Mount, PathPattern};
+use super::{Capability, Grants, Mount, PathPattern};
 
 /// Maximum number of paths and URLs of one call, because each is compared with every grant and every rule.
 const SUBJECTS_MAX: usize = 1_000;
@@ -147,6 +147,22 @@ pub(super) fn absolute(fields: &[SubjectField], input: &Input, capability: &Capa
         }
     }
     changed.map(|value| input.with_value(value))
+}
+
+/// Whether arguments of a tool are paths.
+pub fn names_paths(fields: &[SubjectField]) -> bool {
+    fields.iter().any(|field| field.kind == SubjectKind::Path)
+}
+
+/// Returns `input` with its paths as the guest would get them in the folders that `grants` give a tool with `profile`; `None`
+/// if they are so already.
+pub fn with_whole_paths(
+    profile: &PermissionProfile,
+    fields: &[SubjectField],
+    grants: &Grants,
+    input: &Input,
+) -> Option<Input> {
+    absolute(fields, input, &Capability::effective(profile, grants, &[]))
 }
 
 /// Where the path `default` leads, if the guest itself, in its working directory, would not find it.

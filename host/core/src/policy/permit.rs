@@ -76,3 +76,26 @@ impl Permit {
         self.facts.is_concurrency_safe == Some(true)
     }
 }
+
+/// What preflight of one call may read. Only a decision makes one (AT-PIPE-04).
+#[derive(Debug)]
+pub struct Look {
+    capability: Capability,
+    input: Input,
+}
+
+impl Look {
+    pub(super) fn of(permit: &Permit) -> Self {
+        Self { capability: permit.capability.to_look(), input: permit.guest_input().clone() }
+    }
+
+    /// The folders of the call, for reading alone.
+    pub fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    /// The input that the call would get.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+}

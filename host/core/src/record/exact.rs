@@ -5,6 +5,11 @@ use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
+/// Digits that tell all doubles apart.
+const DIGITS_MAX: usize = 17;
+/// Maximum length of a number in a message, in characters.
+const SHOWN_CHARS_MAX: usize = 40;
+
 /// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only paths to
 /// such numbers are kept, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
 #[derive(Debug)]
@@ -17,12 +22,40 @@ pub(super) enum Exact<'a> {
 
 /// Returns the numbers of `text` that a value does not hold as they are written; `None` if there are none.
 pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
-    // A value holds numbers with fewer digits exactly.
-    if !text.as_bytes().windows(16).any(|digits| digits.iter().all(u8::is_ascii_digit)) {
+    // A value holds numbers with fewer digits and without an exponent exactly.
+    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let is_long = text.as_bytes().windows(16).any(|part| part.iter().all(is_part));
+    if !is_long && !text.as_bytes().windows(2).any(|pair| matches!(pair, [b'0'..=b'9', b'e' | b'E'])) {
         return None;
     }
     // Text that is not JSON has no numbers.
     Reader { text, at: 0 }.value().flatten()
+}
+
+/// Fails on a number whose value changes when `text` is read: one that is not an integer of 64 bits and has more digits than
+/// a double, or one that is closer to zero than a double can be.
+pub fn check_numbers(text: &str) -> Result<(), String> {
+    let Some(number) = numbers(text).as_ref().and_then(lost) else { return Ok(()) };
+    let shown: String = number.chars().take(SHOWN_CHARS_MAX).collect();
+    Err(format!(
+        "the number {shown} cannot be kept as it is written: readers of JSON keep {DIGITS_MAX} digits; write it as a string"
+    ))
+}
+
+fn lost<'a>(numbers: &Exact<'a>) -> Option<&'a str> {
+    match numbers {
+        Exact::Number(written) => is_lost(written).then_some(*written),
+        Exact::Object(fields) => fields.values().find_map(lost),
+        Exact::Array(items) => items.iter().find_map(|(_, item)| lost(item)),
+    }
+}
+
+fn is_lost(written: &str) -> bool {
+    let digits = written.split(['e', 'E']).next().unwrap_or_default();
+    let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+    let digits = digits.trim_matches('0').len();
+    let is_tiny = written.parse::<f64>().is_ok_and(|value| value.abs() < f64::MIN_POSITIVE);
+    digits > DIGITS_MAX || (is_tiny && digits > 0)
 }
 
 /// Writes `value` as text. Each of `numbers` that is still there is written as it was.
@@ -170,7 +203,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Exact, numbers, write};
+    use super::{Exact, check_numbers, numbers, write};
 
     #[test]
     fn numbers_that_are_still_there_are_written_as_they_were() {
@@ -187,6 +220,28 @@ mod tests {
         value["a/b"][2] = json!([-0.5]);
         assert!(write(&value).contains("[1,\"other\",[-0.5]]"));
         assert!(numbers("[1.50, 2]").is_none() && numbers("[12345678901234567890123").is_none());
+    }
+
+    #[test]
+    fn a_number_whose_value_would_change_is_named() {
+        for lost in
+            ["18446744073709551616", "-9223372036854775809", "123456789.0123456789", "1e-400", "0.1234567890123456789"]
+        {
+            let why = check_numbers(&format!(r#"{{"a":[1,{{"n":{lost}}}]}}"#)).unwrap_err();
+            assert!(why.contains(lost), "{why}");
+        }
+        for kept in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1.0",
+            "0.10000000000000001",
+            "1e300",
+            "0e-999",
+            "-0",
+            "1e20",
+        ] {
+            check_numbers(&format!(r#"{{"a":[{kept}],"s":"18446744073709551616"}}"#)).unwrap();
+        }
     }
 
     #[test]

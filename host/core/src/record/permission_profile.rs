@@ -1,6 +1,11 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Extra, SchemaVersion};
+
+/// Maximum time of a `retention_hint`, in seconds: a hundred years.
+const RETENTION_SECONDS_MAX: u64 = 100 * 366 * 86_400;
 
 /// `risk_level` (AT-PERM-03).
 ///
@@ -230,8 +235,8 @@ pub struct PermissionProfile {
     /// a rule allows the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy_refs: Vec<String>,
-    /// How long results are kept (AT-PERM-15). `none`, `transient` and `ephemeral` keep them off the disk; any other word has
-    /// no effect.
+    /// How long results are kept (AT-PERM-15). `none`, `transient` and `ephemeral` keep them off the disk, and a time such as
+    /// `30d`, `12h`, `90m` or `45s` removes their payloads then; any other word has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_hint: Option<String>,
     /// Names of environment variables that the tool asks for. An extension of the specification.
@@ -286,6 +291,27 @@ impl PermissionProfile {
     /// Whether the tool's results are kept on no disk (AT-PERM-15).
     pub fn is_transient(&self) -> bool {
         self.retention_hint.as_deref().is_some_and(Self::keeps_nothing)
+    }
+
+    /// How long payloads of the tool's results stay, if it says so.
+    pub fn retention(&self) -> Option<Duration> {
+        Self::time(self.retention_hint.as_deref()?)
+    }
+
+    /// The time that a `retention_hint` says: a number of seconds, minutes, hours or days.
+    pub(crate) fn time(hint: &str) -> Option<Duration> {
+        let (number, unit) = hint.split_at_checked(hint.len().checked_sub(1)?)?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "d" => 86_400,
+            _ => return None,
+        };
+        let number = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let seconds = number?.parse::<u64>().ok()?.checked_mul(seconds)?;
+        // No file system has later times.
+        Some(Duration::from_secs(seconds.min(RETENTION_SECONDS_MAX)))
     }
 
     /// Whether a `retention_hint` says that nothing is kept.

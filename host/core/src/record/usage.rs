@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::Touched;
+
 /// One meter of a call: what it used, and its limit.
 ///
 /// ```
@@ -114,6 +116,10 @@ pub struct Usage {
     /// Present if the guest created an artifact, or tried to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactUsage>,
+    /// Present if the guest opened or changed a file, listed a folder, or sent a request. What calls that it made touched is
+    /// in their own results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Touched>,
     /// Maximum size of the wasm stack, in bytes; overflow is a trap. The depth in use is not measured.
     pub stack_bytes_limit: u64,
 }
@@ -155,7 +161,12 @@ impl Usage {
             network.sent_bytes.add(before.sent_bytes);
             network.received_bytes.add(before.received_bytes);
         }
+        if let Some(before) = &earlier.touched {
+            let later = self.touched.replace(before.clone());
+            self.touched.get_or_insert_default().append(later.unwrap_or_default());
+        }
     }
+
     /// Adds what a call consumed that this one made, as far as it counts for both.
     pub(crate) fn charge(&mut self, below: &Self) {
         self.fuel.charge(below.fuel);

@@ -33,7 +33,9 @@ pub(super) async fn send(gate: Arc<Gate>, request: Request<WasiBody>, options: R
         let opening = timeout(patience.connect, connect::open(&gate, &target, patience.connect));
         let stream = opening.await.map_err(|_| Error::ConnectionTimeout)?.map_err(|error| gate.explain(error))?;
         let request = outgoing(&gate, &target, parts, body)?;
+        let noted = gate.requested(&target);
         let (response, connection) = ask(&gate, stream, request, patience.first_byte).await?;
+        gate.answered(noted, response.status());
         let connection: Connection = Box::new(async move {
             let _place = place;
             match connection {

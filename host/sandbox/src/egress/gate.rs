@@ -2,12 +2,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use http::StatusCode;
 use http::request::Parts;
 use tokio::sync::Semaphore;
 use toolcell_core::executor::{Observer, SandboxDenial};
 use toolcell_core::policy::network::{self, HostName, NotAllowed};
 use toolcell_core::policy::{Network, NetworkLimits};
-use toolcell_core::record::{ErrorClass, Metered, NetworkUsage};
+use toolcell_core::record::{ErrorClass, Metered, NetworkUsage, Touch, Touched};
 use wasmtime_wasi_http::Error;
 
 use crate::trap::Denied;
@@ -35,6 +36,7 @@ pub(crate) struct Gate {
     limited: AtomicBool,
     denials: AtomicU64,
     last: Mutex<Option<Denied>>,
+    touched: Mutex<Touched>,
 }
 
 impl Gate {
@@ -59,6 +61,7 @@ impl Gate {
             limited: AtomicBool::new(false),
             denials: AtomicU64::new(0),
             last: Mutex::new(None),
+            touched: Mutex::default(),
         }
     }
 
@@ -83,6 +86,24 @@ impl Gate {
         self.requests.fetch_add(below.requests.used, Ordering::Relaxed);
         self.sent.fetch_add(below.sent_bytes.used, Ordering::Relaxed);
         self.received.fetch_add(below.received_bytes.used, Ordering::Relaxed);
+    }
+
+    /// The requests that were allowed.
+    pub(crate) fn touched(&self) -> Touched {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a request that is about to be sent, without its query and its secrets, and returns its place in the list.
+    pub(super) fn requested(&self, target: &Target) -> Option<usize> {
+        let what = format!("{} {}{}", target.method, target.origin, target.request().path);
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).note(Touch::Requested, what)
+    }
+
+    /// Notes the answer to the request at `place`.
+    pub(super) fn answered(&self, place: Option<usize>, status: StatusCode) {
+        if let Some(place) = place {
+            self.touched.lock().unwrap_or_else(PoisonError::into_inner).answered(place, status.as_u16());
+        }
     }
 
     /// Whether a secret was removed from what the guest received.

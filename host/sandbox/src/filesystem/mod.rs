@@ -14,13 +14,15 @@ mod place;
 mod pooled;
 mod quota;
 mod stream;
+mod touched;
 mod whole;
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use toolcell_core::policy::{Capability, Limits};
 use toolcell_core::pseudo_files;
-use toolcell_core::record::ErrorClass;
+use toolcell_core::record::{ErrorClass, Touched};
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -45,12 +47,20 @@ pub(super) use self::whole::read_text;
 pub(super) struct Rules {
     denials: Denials,
     pub(super) quota: Quota,
+    /// The folders of the call, on the host and for the guest.
+    places: Vec<(PathBuf, String)>,
+    touched: Mutex<Touched>,
 }
 
 impl Rules {
     pub(super) fn new(capability: &Capability, limits: &Limits) -> Self {
         let kernel = pseudo_files::mounted_in(capability.mounts.iter().map(|mount| mount.host.as_path()));
-        Self { denials: Denials::new(capability.denials.clone(), kernel), quota: Quota::new(limits) }
+        Self {
+            denials: Denials::new(capability.denials.clone(), kernel),
+            quota: Quota::new(limits),
+            places: touched::places(&capability.mounts),
+            touched: Mutex::default(),
+        }
     }
 
     /// Returns what the guest was refused because the host could not determine whether it is denied.

@@ -2,6 +2,7 @@
 //! polls it, whose threads the host needs itself.
 
 use toolcell_core::pool::GUEST_FILES;
+use toolcell_core::record::Touch;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     self, Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode,
@@ -9,20 +10,32 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use super::{Fd, Guarded};
+use super::{Fd, Guarded, again};
 
 /// The interface, run in the pool.
 pub(super) struct Pooled<'a>(pub(super) Guarded<'a>);
 
 /// Methods that only call those of [`Guarded`], in the pool. `changes` first records what the operation changes.
 macro_rules! in_pool {
-    (looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* } changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }) => {
+    (
+        looks { $($look:ident($($a:ident: $t:ty),*) -> $r:ty;)* }
+        changes { $($change:ident($($b:ident: $u:ty),*) -> $s:ty;)* }
+        touches { $($how:ident: $touch:ident($($c:ident: $v:ty),*);)* }
+    ) => {
         $(async fn $look(&mut self, fd: Fd, $($a: $t),*) -> $r {
             GUEST_FILES.within(HostDescriptor::$look(&mut self.0, fd, $($a),*)).await
         })*
         $(async fn $change(&mut self, fd: Fd, $($b: $u),*) -> $s {
             self.0.changes(&fd);
             GUEST_FILES.within(HostDescriptor::$change(&mut self.0, fd, $($b),*)).await
+        })*
+        // Changes what has the name `path`, and says so.
+        $(async fn $touch(&mut self, fd: Fd, $($c: $v,)* path: String) -> FsResult<()> {
+            self.0.changes(&fd);
+            let (folder, named) = (again(&fd), path.clone());
+            GUEST_FILES.within(HostDescriptor::$touch(&mut self.0, fd, $($c,)* path)).await?;
+            self.0.touched(Touch::$how, &folder, &named);
+            Ok(())
         })*
     };
 }
@@ -46,7 +59,6 @@ impl HostDescriptor for Pooled<'_> {
         get_flags() -> FsResult<DescriptorFlags>;
         get_type() -> FsResult<DescriptorType>;
         read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
-        read_directory() -> FsResult<Resource<DirectoryEntryStream>>;
         stat() -> FsResult<DescriptorStat>;
         stat_at(flags: PathFlags, path: String) -> FsResult<DescriptorStat>;
         readlink_at(path: String) -> FsResult<String>;
@@ -55,18 +67,69 @@ impl HostDescriptor for Pooled<'_> {
         metadata_hash_at(flags: PathFlags, path: String) -> FsResult<MetadataHashValue>;
         }
         changes {
-        open_at(at: PathFlags, path: String, open: OpenFlags, flags: DescriptorFlags) -> FsResult<Fd>;
         set_size(size: u64) -> FsResult<()>;
         set_times(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()>;
-        set_times_at(at: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()>;
         write(bytes: Vec<u8>, offset: u64) -> FsResult<u64>;
-        create_directory_at(path: String) -> FsResult<()>;
-        link_at(flags: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()>;
-        remove_directory_at(path: String) -> FsResult<()>;
-        rename_at(old: String, new_fd: Fd, new: String) -> FsResult<()>;
-        symlink_at(target: String, path: String) -> FsResult<()>;
-        unlink_file_at(path: String) -> FsResult<()>;
         }
+        touches {
+        Written: create_directory_at();
+        Removed: remove_directory_at();
+        Written: symlink_at(target: String);
+        Removed: unlink_file_at();
+        }
+    }
+
+    async fn open_at(
+        &mut self,
+        fd: Fd,
+        at: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Fd> {
+        self.0.changes(&fd);
+        let (folder, named) = (again(&fd), path.clone());
+        let opened = GUEST_FILES.within(HostDescriptor::open_at(&mut self.0, fd, at, path, open, flags)).await?;
+        self.0.opened(&opened, &folder, &named, open, flags);
+        Ok(opened)
+    }
+
+    async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
+        let folder = again(&fd);
+        let listing = GUEST_FILES.within(HostDescriptor::read_directory(&mut self.0, fd)).await?;
+        self.0.touched(Touch::Listed, &folder, ".");
+        Ok(listing)
+    }
+
+    async fn set_times_at(
+        &mut self,
+        fd: Fd,
+        at: PathFlags,
+        path: String,
+        accessed: NewTimestamp,
+        modified: NewTimestamp,
+    ) -> FsResult<()> {
+        self.0.changes(&fd);
+        let (folder, named) = (again(&fd), path.clone());
+        GUEST_FILES.within(HostDescriptor::set_times_at(&mut self.0, fd, at, path, accessed, modified)).await?;
+        self.0.touched(Touch::Written, &folder, &named);
+        Ok(())
+    }
+
+    async fn link_at(&mut self, fd: Fd, at: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.0.changes(&fd);
+        let (folder, named) = (again(&new_fd), new.clone());
+        GUEST_FILES.within(HostDescriptor::link_at(&mut self.0, fd, at, old, new_fd, new)).await?;
+        self.0.touched(Touch::Written, &folder, &named);
+        Ok(())
+    }
+
+    async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
+        self.0.changes(&fd);
+        let names = [(again(&fd), old.clone(), Touch::Removed), (again(&new_fd), new.clone(), Touch::Written)];
+        GUEST_FILES.within(HostDescriptor::rename_at(&mut self.0, fd, old, new_fd, new)).await?;
+        names.iter().for_each(|(folder, named, how)| self.0.touched(*how, folder, named));
+        Ok(())
     }
 
     fn read_via_stream(&mut self, fd: Fd, offset: u64) -> FsResult<Resource<DynInputStream>> {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use toolcell_core::record::{ContextModifier, read_unique_json};
+use toolcell_core::record::{ContextModifier, check_numbers, read_unique_json};
 
 use crate::state::State;
 
@@ -68,6 +68,7 @@ impl Modifiers {
             return Err(ModifyError::QuotaExceeded(why));
         }
         let value = read_unique_json(value, VALUES_MAX)
+            .and_then(|read| check_numbers(value).map(|()| read))
             .map_err(|why| ModifyError::Invalid(format!("cannot change {key}: its value is not valid JSON: {why}")))?;
         self.changes.insert(key, Change { bytes, value });
         self.bytes = total;

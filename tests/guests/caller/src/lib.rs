@@ -51,6 +51,8 @@ impl Guest for Caller {
                 calling("call_carrying", Access::Network, "Calls a tool, and may send requests with a secret")
                     .permits("access_kinds", json!(["network", "credential"]))
                     .permits("credential_refs", json!(["API_KEY"])),
+                calling("call_reading_secretly", Access::ReadsFiles, "Calls a tool, and may read files")
+                    .contract("sensitive_fields", json!(["input"])),
                 plain("call_secretly").contract("sensitive_fields", json!(["input"])),
                 plain("call_narrow").permits("tool_calls", json!(["probe.invocation"])),
                 Tool::new("call_undeclared", Access::Nothing, "Calls a tool, and does not say so").input(input(), &[]),

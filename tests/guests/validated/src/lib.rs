@@ -41,6 +41,8 @@ impl guest::Guest for Validated {
                     }),
                     &[],
                 ),
+                Tool::new("prepared", Access::ReadsFiles, "Its preflight reads the file that it is told, and tries to write")
+                    .input(json!({ "path": { "type": "string" } }), &["path"]),
                 plain("check_spins", "Its value check never returns"),
                 plain("check_panics", "Its value check traps"),
                 plain("preflight_spins", "Its preflight never returns"),
@@ -70,6 +72,9 @@ impl validation::Guest for Validated {
                 Err(error(ErrorClass::InvalidArguments, "odd_number", "`n` must be even."))
             }
             "nosy" => nosy::look_around(&input),
+            "prepared" if std::fs::read(input.text("path")).is_ok() => {
+                Err(error(ErrorClass::SandboxViolation, "read", "The value check read a file."))
+            }
             "check_spins" => spin(),
             "check_panics" => panic!("the value check gave up"),
             "forgetful" => {
@@ -89,6 +94,14 @@ impl validation::Guest for Validated {
                 "`n` above 100 needs a larger table, which is not set up.",
             )),
             "nosy" => nosy::look_around(&input),
+            "prepared" => match std::fs::read_to_string(input.text("path")) {
+                Ok(_) if std::fs::write(input.text("path"), "written").is_ok() => {
+                    Err(error(ErrorClass::SandboxViolation, "written", "The preflight wrote a file."))
+                }
+                Ok(text) if text == "ready" => Ok(()),
+                Ok(_) => Err(error(ErrorClass::SetupRequired, "not_ready", "The file does not say `ready`.")),
+                Err(cause) => Err(error(ErrorClass::SetupRequired, "not_found", &cause.to_string())),
+            },
             "preflight_spins" => spin(),
             "preflight_panics" => panic!("the preflight gave up"),
             _ => Ok(()),

@@ -433,10 +433,11 @@ fn interrupt_behavior(findings: &mut Findings, place: &Place<'_>, value: &Value)
 fn retention_hint(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match value.as_str() {
         Some(hint) if hint.is_empty() || PermissionProfile::keeps_nothing(hint) => {}
+        Some(hint) if PermissionProfile::time(hint).is_some() => {}
         Some(_) => findings.note(
             place,
-            "a hint that this host does not use; stored results stay until they are removed, and those of a tool that says \
-             none, transient or ephemeral are not stored",
+            "a hint that this host does not use; stored results stay until they are removed, those of a tool that says none, \
+             transient or ephemeral are not stored, and those of one that says a time, such as 30d or 12h, end then",
         ),
         None if value.is_null() => {}
         None => findings.error(place, "is not a text"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use crate::catalog::Contract;
-use crate::record::{Content, Input, decoded, object};
+use crate::record::{Content, Input, TouchedThing, decoded, object};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, Term, Terms};
 
@@ -146,6 +146,11 @@ impl Concealer {
             let in_key = redactor.redact_text_within(&mut modifier.key, meter);
             // By its number, because a place must not name a key that was redacted.
             found(&format!("/context_modifiers/{at}"), in_key | in_value);
+        }
+        for touched in mapped.usage.iter_mut().filter_map(|usage| usage.touched.as_mut()) {
+            let mut hide =
+                |hidden: bool, thing: &mut TouchedThing| redactor.redact_output_text(&mut thing.what, meter) | hidden;
+            found("/usage/touched", touched.listed.iter_mut().fold(false, &mut hide));
         }
         if let Some(error) = &mut mapped.error {
             found("/error", records::error(redactor, error, meter));

@@ -22,10 +22,10 @@ use super::Request;
 use super::aside::Checks;
 use super::journey::Journey;
 use super::map_result::Mapped;
-use super::persist::{modifiers_size, size};
+use super::persist::{modifiers_size, names_size, size};
 
 use concealer::Concealer;
-pub(super) use shape::show_input;
+pub(super) use shape::{restored, show_input};
 
 /// Maximum bytes that are redacted inline; more are redacted on a thread for checks.
 pub(super) const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -61,6 +61,8 @@ pub(super) struct Redaction {
     hooked: bool,
     /// The redacted input, and its text, until it is known to have the shape of its contract.
     unproven: Option<(Arc<Value>, Option<String>)>,
+    /// The input that was redacted last, because several records have the same one.
+    latest: Option<(Input, Arc<Value>)>,
     /// The events of the call, which are redacted too.
     trail: Trail,
     checks: Arc<Checks>,
@@ -104,6 +106,7 @@ impl Redaction {
             everything: false,
             hooked: false,
             unproven: None,
+            latest: None,
             trail,
             checks,
         }
@@ -321,6 +324,7 @@ impl Redaction {
         self.trail.redact(redactor.clone());
         self.redactor = redactor;
         self.stale = false;
+        self.latest = None;
     }
 
     /// Returns `input` as records, events, hooks and people may see it. Its sensitive values are redacted everywhere
@@ -367,7 +371,12 @@ impl Redaction {
         if self.active().is_none() {
             return Ok(input.shared_value());
         }
-        self.shown(input).await.map(Arc::new)
+        if let Some((_, shown)) = self.latest.as_ref().filter(|(known, _)| known.is(input)) {
+            return Ok(Arc::clone(shown));
+        }
+        let shown = Arc::new(self.shown(input).await?);
+        self.latest = Some((input.clone(), Arc::clone(&shown)));
+        Ok(shown)
     }
 
     /// Returns `input` as an approver may see it: with all digits of its numbers, because those run.
@@ -420,7 +429,7 @@ impl Redaction {
     async fn redact_with(&mut self, mut concealer: Concealer, mapped: &mut Mapped) {
         if self.everything && !mapped.has_output() {
             // The rest is the host's own text.
-            return;
+            return mapped.hide_names();
         }
         if concealer.contract.redacts_everything() && mapped.has_output() {
             self.everything = true;
@@ -431,7 +440,7 @@ impl Redaction {
             );
         }
         let summary = mapped.ui_facing_summary.as_ref().map_or(0, String::len) as u64;
-        let bytes = size(mapped) + modifiers_size(mapped) + summary;
+        let bytes = size(mapped) + modifiers_size(mapped) + names_size(mapped) + summary;
         let mut taken = std::mem::take(mapped);
         let places = (bytes <= INLINE_BYTES_MAX as u64).then(|| concealer.hide_output(&mut taken));
         let places = match places {
@@ -458,6 +467,7 @@ impl Redaction {
             Err(refusal) => {
                 self.everything = true;
                 *mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
+                mapped.hide_names();
             }
         }
     }
@@ -524,7 +534,7 @@ async fn hide_input(journey: &mut Journey<'_>, secrets: Vec<String>) -> Result<(
     brought::note(&mut journey.invocation, &secrets, &brought);
     // A failed read is reported once the input is redacted, so that the record shows the rest of it.
     let read = journey.redaction.read_secrets(&journey.services.secrets, secrets, &brought).await;
-    let shown = Arc::new(journey.redaction.shown(&input).await?);
+    let shown = journey.redaction.recorded(&input).await?;
     journey.redaction.check_terms()?;
     let text = text.filter(|_| shown == input.shared_value());
     journey.redaction.unproven = Some((shown, text));
@@ -559,31 +569,6 @@ fn wanted(tool: &Tool, request: &Request) -> Vec<String> {
     }
     let granted = |name: &&String| request.grants.secrets.iter().any(|grant| grant.name == **name);
     profile.credential_refs.iter().filter(granted).cloned().collect()
-}
-
-/// Restores the values of `original` in `updated`, an edited copy of its redacted form `shown`, where the copy was not
-/// edited.
-pub(super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
-    if updated == *shown {
-        return original.clone();
-    }
-    match (updated, shown, original) {
-        (Value::Object(updated), Value::Object(shown), Value::Object(original)) => {
-            let restore = |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
-                (Some(shown), Some(original)) => {
-                    let value = restored(value, shown, original);
-                    (name, value)
-                }
-                _ => (name, value),
-            };
-            Value::Object(updated.into_iter().map(restore).collect())
-        }
-        (Value::Array(updated), Value::Array(shown), Value::Array(original)) if updated.len() == shown.len() => {
-            let pairs = updated.into_iter().zip(shown.iter().zip(original));
-            Value::Array(pairs.map(|(value, (shown, original))| restored(value, shown, original)).collect())
-        }
-        (updated, ..) => updated,
-    }
 }
 
 /// Removes all output: the result only says that there was some, and why it is not there.

@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::super::journey::Journey;
 
 /// Puts the redacted input into the record of the call, whose arguments have the shape of their contract, so that what is
@@ -5,5 +7,30 @@ use super::super::journey::Journey;
 pub(in super::super) fn show_input(journey: &mut Journey<'_>) {
     if let Some((shown, text)) = journey.redaction.unproven.take() {
         (journey.invocation.model_input, journey.invocation.model_input_text) = (shown, text);
+    }
+}
+
+/// Restores the values of `original` in `updated`, an edited copy of its redacted form `shown`, where the copy was not
+/// edited.
+pub(in super::super) fn restored(updated: Value, shown: &Value, original: &Value) -> Value {
+    if updated == *shown {
+        return original.clone();
+    }
+    match (updated, shown, original) {
+        (Value::Object(updated), Value::Object(shown), Value::Object(original)) => {
+            let restore = |(name, value): (String, Value)| match (shown.get(&name), original.get(&name)) {
+                (Some(shown), Some(original)) => {
+                    let value = restored(value, shown, original);
+                    (name, value)
+                }
+                _ => (name, value),
+            };
+            Value::Object(updated.into_iter().map(restore).collect())
+        }
+        (Value::Array(updated), Value::Array(shown), Value::Array(original)) if updated.len() == shown.len() => {
+            let pairs = updated.into_iter().zip(shown.iter().zip(original));
+            Value::Array(pairs.map(|(value, (shown, original))| restored(value, shown, original)).collect())
+        }
+        (updated, ..) => updated,
     }
 }

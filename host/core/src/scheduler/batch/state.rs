@@ -46,6 +46,8 @@ pub struct BatchState {
     left: usize,
     /// The waiting calls whose dependencies have ended.
     ready: BTreeSet<usize>,
+    /// Those of them that were not asked for yet.
+    fresh: Vec<usize>,
     /// The waiting calls that will not start.
     doomed: BTreeMap<usize, Cause>,
     cancels: VecDeque<Step>,
@@ -56,14 +58,15 @@ pub struct BatchState {
 impl BatchState {
     pub fn new(plan: Plan, policy: &BatchPolicy) -> Self {
         let open: Vec<usize> = (0..plan.len()).map(|at| plan.needs_of(at)).collect();
-        let ready = open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
+        let fresh: Vec<usize> = open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
         Self {
             siblings: policy.siblings,
             at_once: policy.at_once(),
             statuses: vec![Status::Waiting; plan.len()],
             running: 0,
             left: plan.len(),
-            ready,
+            ready: fresh.iter().copied().collect(),
+            fresh,
             open,
             doomed: BTreeMap::new(),
             cancels: VecDeque::new(),
@@ -100,6 +103,13 @@ impl BatchState {
         Some(Step::Start(at))
     }
 
+    /// The calls that have become ready since the last time, and do not start yet because so many run as may at once.
+    pub fn newly_held(&mut self) -> Vec<usize> {
+        let mut held = std::mem::take(&mut self.fresh);
+        held.retain(|at| self.ready.contains(at));
+        held
+    }
+
     /// A call that was started has ended.
     pub fn ended(&mut self, at: usize, failed: bool) {
         if self.is(at, Status::Running) {
@@ -126,6 +136,7 @@ impl BatchState {
             *open -= 1;
             if *open == 0 && self.is(*dependent, Status::Waiting) && !self.doomed.contains_key(dependent) {
                 self.ready.insert(*dependent);
+                self.fresh.push(*dependent);
             }
         }
         let Some(root) = root else { return };

@@ -368,8 +368,8 @@ pub(super) const PAGES: &[Page] = &[
         code: "fallback",
         origins: &[Call(StreamingFallbackDiscarded)],
         means: "Another attempt at the same call replaced this one.",
-        cause: "The call was repeated after a failure; see `discarded_attempts` in its record.",
-        remedy: "Read the result of the last attempt.",
+        cause: "Its caller canceled it for that reason.",
+        remedy: "Read the result of the other call.",
     },
     Page {
         code: "runtime_shutdown",

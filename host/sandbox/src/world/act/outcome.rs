@@ -3,7 +3,7 @@
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 use toolcell_core::executor::GuestProgress;
-use toolcell_core::record::{Content, JSON_VALUES_MAX, ProgressStatus, read_json};
+use toolcell_core::record::{Content, JSON_VALUES_MAX, ProgressStatus, check_numbers, read_json};
 
 use super::cbor;
 use super::types::{ContentPart, Error, ToolEvent, value};
@@ -101,13 +101,17 @@ impl Piece {
     }
 }
 
+fn exactly(text: &str) -> Result<Value, String> {
+    read_json(text, JSON_VALUES_MAX).and_then(|value| check_numbers(text).map(|()| value))
+}
+
 /// Makes a piece of a part, by its media type. What is not of that type, or has none, is a file.
 pub(super) fn piece(part: ContentPart) -> Piece {
     let mime = part.mime_type.unwrap_or_default();
     let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let text = || std::str::from_utf8(&part.data);
     if essence == "application/json" || essence.ends_with("+json") {
-        if let Some(value) = text().ok().and_then(|text| read_json::<Value>(text, JSON_VALUES_MAX).ok()) {
+        if let Some(value) = text().ok().and_then(|text| exactly(text).ok()) {
             return Piece::Data(value);
         }
     } else if essence == "application/cbor" {

@@ -8,6 +8,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
 use toolcell::CancelOutcome;
 use toolcell_core::record::{AbortReason, Input, InvocationId};
 use toolcell_dialect::http::{CallDocument, CallRequest};
@@ -18,7 +19,7 @@ use crate::http::problem::Problem;
 use crate::tasks::Recorded;
 use crate::trace::of_headers;
 
-use super::answer::{Place, Who, call_id, ended, json, located, read, shown, unknown_call};
+use super::answer::{Asked, Place, Who, call_id, ended, json, located, read, shown, unknown_call};
 use super::keys::{Claimed, KEY_BYTES_MAX};
 use super::live::{End, LiveCall, LiveCalls, Step};
 use super::start::Wish;
@@ -50,7 +51,7 @@ impl Drop for Waiting<'_> {
         }
         match self.comes_back && self.calls.leave(call) {
             true => call.enter_background(),
-            false => call.cancel(),
+            false => call.cancel(AbortReason::UserInterruption),
         }
     }
 }
@@ -245,10 +246,39 @@ pub(super) async fn show(
     Ok(json(StatusCode::OK, &document))
 }
 
+/// Why a caller cancels its call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Canceled {
+    #[serde(default)]
+    reason: CancelReason,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CancelReason {
+    #[default]
+    UserInterruption,
+    Fallback,
+}
+
+impl From<CancelReason> for AbortReason {
+    fn from(reason: CancelReason) -> Self {
+        match reason {
+            CancelReason::UserInterruption => Self::UserInterruption,
+            CancelReason::Fallback => Self::Fallback,
+        }
+    }
+}
+
 /// Cancels a call of the caller.
 #[utoipa::path(
     delete, path = "/v1/calls/{id}", tag = "calls",
-    params(("id" = String, Path, description = "The id of the call")),
+    params(
+        ("id" = String, Path, description = "The id of the call"),
+        ("reason" = Option<String>, Query, description = "`user_interruption`, the default, or `fallback`: another attempt \
+            replaces this one, and its result is `discarded`"),
+    ),
     responses(
         (status = 202, description = "The call was asked to stop; its result says how it ended"),
         (status = 404, description = "There is no such call of the caller"),
@@ -259,8 +289,9 @@ pub(super) async fn cancel(
     State(shared): State<Arc<Shared>>,
     Who(caller): Who,
     Place(id): Place<String>,
+    Asked(Canceled { reason }): Asked<Canceled>,
 ) -> Result<Response<Body>, Problem> {
-    let named = id;
+    let (named, reason) = (id, AbortReason::from(reason));
     let Ok(id) = call_id(&named) else { return Err(canceled_unknown(&shared, &caller, &named).await) };
     let asked = || {
         let mut response = Response::new(Body::empty());
@@ -269,7 +300,7 @@ pub(super) async fn cancel(
         response
     };
     if let Some(call) = caller.calls.find(id).filter(|call| call.is_open()) {
-        call.cancel();
+        call.cancel(reason);
         return Ok(asked());
     }
     let known = caller.calls.find(id).is_some();
@@ -281,7 +312,7 @@ pub(super) async fn cancel(
     }
     // A cancellation that changes nothing is on record too.
     let notes = || caller.vain_cancels.admits(Instant::now());
-    match shared.server.offering().host.cancel_noting(id, AbortReason::UserInterruption, notes).await {
+    match shared.server.offering().host.cancel_noting(id, reason, notes).await {
         CancelOutcome::Requested => Ok(asked()),
         CancelOutcome::RunsElsewhere => Err(Problem::new(
             409,

@@ -124,8 +124,8 @@ impl LiveCall {
         }
     }
 
-    pub(super) fn cancel(&self) {
-        self.cancellation.cancel(AbortReason::UserInterruption);
+    pub(super) fn cancel(&self, reason: AbortReason) {
+        self.cancellation.cancel(reason);
     }
 
     /// The state of a call that has not ended; else how it ended.

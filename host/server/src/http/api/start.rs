@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell::{Background, Callee, Cancellation, Limits, Listener, Request, Session, Terms};
 use toolcell_core::record::{
-    CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, SurfaceReason, TraceContext,
+    AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, LoadingState, Refusal, SurfaceReason,
+    TraceContext,
 };
 use toolcell_core::secret::Secrets;
 use toolcell_dialect::otc::Named;
@@ -218,7 +219,7 @@ impl Caller {
             biased;
             ended = &mut run => ended,
             () = gone.cancelled() => {
-                call.cancel();
+                call.cancel(AbortReason::UserInterruption);
                 run.await
             }
         };

@@ -10,7 +10,7 @@ use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId,
     Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
     ResultPersistence, ResultProvenance, ResultStatus, RuleSource, SchemaVersion, Status, Strategy, Timestamp,
-    ToolEvent, ToolInvocation, ToolResult, Trust, Usage, Writer,
+    ToolEvent, ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
 };
 
 use super::near::{self, Near, Step};
@@ -217,6 +217,8 @@ struct Call {
     text: Option<String>,
     changed: Option<Arc<Value>>,
     changed_ref: Option<Arc<str>>,
+    observed: Option<Arc<Value>>,
+    observed_ref: Option<Arc<str>>,
     surface: Option<Arc<str>>,
     native: Option<String>,
     actor: Option<String>,
@@ -239,6 +241,11 @@ impl Call {
             (Some(input), Some(reference)) => (input, reference),
             _ => return Err(damaged("an input and its reference belong together")),
         };
+        let (observed, observed_ref) = match (self.observed, self.observed_ref) {
+            (None, None) => (Arc::clone(&input), Arc::clone(&reference)),
+            (Some(observed), Some(reference)) => (observed, reference),
+            _ => return Err(damaged("an input and its reference belong together")),
+        };
         let mut invocation = ToolInvocation::with_history(id, Timestamp::of_unix_nanos(self.at), steps);
         invocation.tool_id = self.tool;
         invocation.surface_id = self.surface;
@@ -246,8 +253,8 @@ impl Call {
         invocation.model_input = self.input;
         invocation.model_input_ref = self.reference;
         invocation.model_input_text = self.text;
-        invocation.observable_input = Some(Arc::clone(&input));
-        invocation.observable_input_ref = Some(Arc::clone(&reference));
+        invocation.observable_input = Some(observed);
+        invocation.observable_input_ref = Some(observed_ref);
         invocation.permission_input = Some(Arc::clone(&input));
         invocation.permission_input_ref = Some(Arc::clone(&reference));
         invocation.call_input = Some(input);
@@ -356,6 +363,7 @@ struct Outcome {
     files: Option<FileUsage>,
     network: Option<NetworkUsage>,
     artifacts: Option<ArtifactUsage>,
+    touched: Option<Touched>,
 }
 
 impl Outcome {
@@ -370,7 +378,7 @@ impl Outcome {
             (None, [], Some(structured)) => vec![Content::text(structured.to_string())],
             (None, content, _) => content.to_vec(),
         };
-        let (files, network, artifacts) = (self.files, self.network, self.artifacts);
+        let (files, network, artifacts, touched) = (self.files, self.network, self.artifacts, self.touched);
         Ok(ToolResult {
             schema_version: SchemaVersion::default(),
             result_id: self.id.id(invocation.invocation_id, ResultId::of_bits),
@@ -402,7 +410,7 @@ impl Outcome {
             input_mutations: Vec::new(),
             additional_context: Vec::new(),
             context_modifiers: Vec::new(),
-            usage: self.usage.map(|numbers| Usage { files, network, artifacts, ..usage(numbers) }),
+            usage: self.usage.map(|numbers| Usage { files, network, artifacts, touched, ..usage(numbers) }),
             created_at: time(clock, self.at)?,
             extra: Extra::new(),
         })
@@ -425,6 +433,7 @@ fn usage(numbers: [u64; 16]) -> Usage {
         files: None,
         network: None,
         artifacts: None,
+        touched: None,
         stack_bytes_limit,
     }
 }

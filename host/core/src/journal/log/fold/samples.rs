@@ -102,6 +102,7 @@ pub(super) fn usage() -> Usage {
         files: None,
         network: None,
         artifacts: None,
+        touched: None,
         stack_bytes_limit: 524_288,
     }
 }

@@ -9,7 +9,7 @@ use crate::record::{
     ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId, EventType, FileUsage, Input,
     InputMutation, InvocationId, Metered, Mode, MutationSource, NetworkUsage, PersistedRef, PersistenceId,
     ProgressStatus, Refusal, ResultId, ResultStatus, RuleSource, SchemaVersion, Status, Timestamp, ToolInvocation,
-    ToolProgress, Usage, Writer,
+    ToolProgress, Touch, Touched, TouchedThing, Usage, Writer,
 };
 
 use super::samples::{TEXT, TO_RUNNING, after, decision, ended, event, observe, plain, usage};
@@ -166,6 +166,14 @@ const PLAIN: &[(&str, Change)] = &[
             files: Some(FileUsage { disk_bytes: Metered { used: 1, limit: 2 }, ..FileUsage::default() }),
             network: Some(NetworkUsage { connections_limit: 3, ..NetworkUsage::default() }),
             artifacts: Some(ArtifactUsage::default()),
+            touched: Some(Touched {
+                listed: vec![TouchedThing {
+                    how: Touch::Requested,
+                    what: "GET http://a/b".to_owned(),
+                    status: Some(200),
+                }],
+                more: 1,
+            }),
             ..usage()
         });
     }),

@@ -8,7 +8,7 @@ use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId, Mode,
     NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings, ResultPersistence,
     ResultProvenance, ResultStatus, RuleSource, SchemaVersion, Status, Strategy, ToolEvent, ToolInvocation, ToolResult,
-    Trust, Usage, Writer, is_json,
+    Touched, Trust, Usage, Writer, is_json,
 };
 
 use super::near::{self, Near, Step};
@@ -122,6 +122,10 @@ struct Call<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_ref: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed_ref: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     surface: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     native: Option<&'a str>,
@@ -145,8 +149,11 @@ impl<'a> Call<'a> {
         }
         let (input, reference) = input_that_ran(invocation)?;
         let is_changed = reference != &*invocation.model_input_ref || !is_same(input, &invocation.model_input);
+        let (observed, observed_ref) =
+            (invocation.observable_input.as_deref()?, invocation.observable_input_ref.as_deref()?);
+        let is_observed = observed_ref != reference || !is_same(observed, input);
         // A `null` would be read as absent.
-        if is_changed && input.is_null() {
+        if (is_changed && input.is_null()) || (is_observed && observed.is_null()) {
             return None;
         }
         let steps = invocation.status_transitions().iter();
@@ -162,6 +169,8 @@ impl<'a> Call<'a> {
             text: invocation.model_input_text.as_deref(),
             changed: is_changed.then_some(input),
             changed_ref: is_changed.then_some(reference),
+            observed: is_observed.then_some(observed),
+            observed_ref: is_observed.then_some(observed_ref),
             surface: invocation.surface_id.as_deref(),
             native: invocation.native_call_id.as_deref(),
             actor: invocation.actor_ref.as_deref(),
@@ -176,19 +185,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The observed input, with its reference, if it is also the one that was decided on and the one that ran.
+/// The input that ran, with its reference, if it is also the one that was decided on.
 fn input_that_ran(invocation: &ToolInvocation) -> Option<(&Value, &str)> {
-    let observed = invocation.observable_input.as_ref()?;
-    let reference = invocation.observable_input_ref.as_deref()?;
-    let others = [
-        (&invocation.permission_input, &invocation.permission_input_ref),
-        (&invocation.call_input, &invocation.call_input_ref),
-    ];
-    let is_it = |(input, of): (&Option<Arc<Value>>, &Option<Arc<str>>)| {
-        of.as_deref() == Some(reference)
-            && input.as_ref().is_some_and(|input| Arc::ptr_eq(input, observed) || is_same(input, observed))
-    };
-    others.into_iter().all(is_it).then_some((&**observed, reference))
+    let (ran, reference) = (invocation.call_input.as_ref()?, invocation.call_input_ref.as_deref()?);
+    let decided = invocation.permission_input.as_ref()?;
+    let is_it = invocation.permission_input_ref.as_deref() == Some(reference)
+        && (Arc::ptr_eq(decided, ran) || is_same(decided, ran));
+    is_it.then_some((&**ran, reference))
 }
 
 #[derive(Serialize)]
@@ -337,6 +340,8 @@ struct Outcome<'a> {
     network: Option<NetworkUsage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     artifacts: Option<ArtifactUsage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    touched: Option<&'a Touched>,
 }
 
 impl<'a> Outcome<'a> {
@@ -363,6 +368,7 @@ impl<'a> Outcome<'a> {
             files: usage.and_then(|usage| usage.files),
             network: usage.and_then(|usage| usage.network),
             artifacts: usage.and_then(|usage| usage.artifacts),
+            touched: usage.and_then(|usage| usage.touched.as_ref()),
         })
     }
 }
@@ -459,6 +465,7 @@ fn numbers(usage: &Usage) -> [u64; 16] {
         files: _,
         network: _,
         artifacts: _,
+        touched: _,
         stack_bytes_limit,
     } = usage;
     [
