@@ -357,7 +357,9 @@ fn a_call_that_waits_until_others_end_is_queued_in_its_record() {
         assert_eq!(steps.iter().any(|step| step["to"] == "queued"), since.is_some());
         since
     });
-    let [None, None, Some(since)] = waited.collect::<Vec<_>>().try_into().unwrap() else { panic!("{records:#?}") };
+    let [None, None, Some(since)] = <[Option<String>; 3]>::try_from(waited.collect::<Vec<_>>()).unwrap() else {
+        panic!("{records:#?}")
+    };
     assert!(since.as_str() < records[2]["invocation"]["created_at"].as_str().unwrap(), "{since}");
 }
 

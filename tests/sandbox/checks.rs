@@ -89,7 +89,7 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     prepared().call(input.clone()).await.failed("permission_denied", "not_granted").never_ran();
     let denied = prepared().read(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
     denied.call(input.clone()).await.failed("permission_denied", "denied_by_rule").never_ran();
-    let planned = prepared().read(&dir).policy(|policy| policy.rules.push(asking()));
+    let planned = prepared().read(&dir).policy(|policy| policy.add(asking()));
     let asked = planned.call(input).await;
     asked.never_ran();
     assert_ne!(asked.0.result.error.as_ref().unwrap().error_code, "not_ready");
