@@ -1,7 +1,7 @@
 //! Files and folders of this user's own state. They are created with the modes 0600 and 0700, so that there is no
 //! moment at which another user could open them.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -70,6 +70,34 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     let file = options.custom_flags(flags()).open(path)?;
     close(&file, FILE_MODE)?;
     Ok(file)
+}
+
+/// Creates the file `path`, empty, if nothing is there, and closes it to other users if it is. Fails as [`open_or_create`]
+/// does. It opens nothing that exists: whoever closes a file releases all locks of its process on it (POSIX), those of a
+/// database that another thread writes at this moment included.
+pub fn create_missing(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Closed before it has its name.
+            let empty = draft(path, &[], OnDisk::Later)?.into_temp_path();
+            match empty.persist_noclobber(path) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => fs::symlink_metadata(path)?,
+                Err(error) => return Err(error.error),
+            }
+        }
+        found => found?,
+    };
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(foreign());
+    }
+    match found.mode() & 0o077 {
+        0 => Ok(()),
+        _ => fs::set_permissions(path, Permissions::from_mode(FILE_MODE)),
+    }
 }
 
 /// Opens the file `path` for reading. Fails for a symbolic link, for what is not a regular file, for a file of another
@@ -155,7 +183,6 @@ fn flags() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn mode(path: &Path) -> u32 {
@@ -177,6 +204,28 @@ mod tests {
         assert_eq!(mode(&inner), 0o755);
         close_dir(&inner).unwrap();
         assert_eq!(mode(&inner), 0o700);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_created_and_one_that_is_there_keeps_the_locks_of_this_process() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, link) = (root.path().join("file"), root.path().join("link"));
+        create_missing(&path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        (&file).write_all(b"content").unwrap();
+        rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let is_locked = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            let place = format!(":{} ", file.metadata().unwrap().ino());
+            locks.lines().any(|line| line.contains("POSIX") && line.contains(&place))
+        };
+        assert!(is_locked());
+        set_mode(&path, 0o644);
+        create_missing(&path).unwrap();
+        assert!(is_locked(), "the lock of a database that another thread writes");
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"content".to_vec()));
+        symlink(&path, &link).unwrap();
+        assert!(create_missing(&link).is_err());
     }
 
     #[test]

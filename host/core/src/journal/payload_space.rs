@@ -217,7 +217,7 @@ impl PayloadSpace {
         let failed = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
         private::create_dir(&self.folder).map_err(failed)?;
         // SQLite would make a file that others can read.
-        drop(private::open_or_create(file).map_err(failed)?);
+        private::create_missing(file).map_err(failed)?;
         let mut connection = Connection::open(file)?;
         connection.busy_timeout(PATIENCE)?;
         // A payload that is on no list after a crash of the machine is found again with the next list.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::de::IgnoredAny;
@@ -153,7 +153,14 @@ impl CallLog {
     ///
     /// The log cannot be read, or several ids end so: the error lists them.
     pub fn record(&self, id: &str) -> Result<Option<Value>, LogError> {
-        self.place(id)?.map(|place| self.record_at(place)).transpose()
+        loop {
+            let Some(place) = self.place(id)? else { return Ok(None) };
+            match self.record_at(place) {
+                // Pruned since the search: the next one does not find it there.
+                Err(_) if !segment::path(self.dir(), place.segment).exists() => {}
+                found => return found.map(Some),
+            }
+        }
     }
 
     /// Returns the record that [`Self::record`] returns, if the file that holds it is as it was written; otherwise the
@@ -320,11 +327,11 @@ impl Failure {
 fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
     let path = dir.join(FILE_NAME);
     // SQLite gives the files beside its own the same mode.
-    let created = private::open_or_create(&path);
+    let created = private::create_missing(&path);
     created.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let mut index = Connection::open(&path)?;
     index.busy_timeout(PATIENCE)?;
-    index.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    write_ahead(&index)?;
     index.pragma_update(None, "synchronous", "NORMAL")?;
     let transaction = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -341,6 +348,20 @@ fn open(dir: &Path, first: i64) -> rusqlite::Result<Connection> {
     match found {
         0 | VERSION => Ok(index),
         _ => Err(rusqlite::Error::InvalidQuery),
+    }
+}
+
+/// Turns on the mode in which readers do not wait for writers. Of several that do so at once, SQLite refuses all but one, and
+/// waits for none of them, whatever its timeout.
+fn write_ahead(index: &Connection) -> rusqlite::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let turned = index.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        let is_busy = |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        match turned {
+            Err(error) if is_busy(&error) && Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            turned => return turned.map(drop),
+        }
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
     // SQLite is told to follow no symbolic links, so those that lead to the folder are resolved here.
     let path = dir.canonicalize().map_err(unusable)?.join(FILE_NAME);
     // SQLite gives the files beside its own the same mode.
-    private::open_or_create(&path).map_err(unusable)?;
+    private::create_missing(&path).map_err(unusable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(&path, flags)?;
     connection.busy_timeout(PATIENCE)?;

@@ -41,6 +41,25 @@ fn files(folder: &TempDir) -> Vec<u64> {
 }
 
 #[tokio::test]
+async fn all_who_ask_a_new_log_at_once_get_an_answer() {
+    for _ in 0..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let one = log(&folder, LogSettings::default());
+        start(&one, "a").await;
+        let asked = std::sync::Barrier::new(6);
+        let ask = || {
+            asked.wait();
+            statuses(&one)
+        };
+        let found: Vec<Vec<String>> = std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
+            asking.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(found, vec![vec!["running"]; 6]);
+    }
+}
+
+#[tokio::test]
 async fn each_living_writer_has_a_segment_and_a_dead_ones_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
