@@ -249,6 +249,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("task_owner", &[], &["server::tasks::a_task_is_its_principals_alone"]),
     ("task_limit", &[], &["server::tasks::a_principal_has_so_many_tasks"]),
     ("principal_share", &[], &["server::http::quotas::all_the_connections_of_one"]),
+    ("arrivals", &[], &["unit:http::connections::"]),
     ("stranger_places", &[], &["server::http::quotas::silent_connections_without_a_token"]),
     ("request_framing", &[], &["server::http::limits::a_request_says_once"]),
     ("call_owner", &[], &["server::http_api::a_caller_sees_its_own_calls_alone"]),

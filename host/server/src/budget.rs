@@ -96,17 +96,29 @@ impl Budget {
 
     /// Takes `bytes` as [`Self::take`] does, but fails instead of waiting.
     pub(super) fn try_take(&self, bytes: usize) -> Result<Option<Lease>, Spent> {
-        let Some((own, all)) = self.units(bytes) else { return Ok(None) };
+        self.units(bytes).map(|units| self.try_units(units)).transpose()
+    }
+
+    /// Takes `bytes`, however few, or fails: of many small ones, each counts.
+    pub(super) fn try_take_any(&self, bytes: usize) -> Result<Lease, Spent> {
+        self.try_units(self.share_of(bytes))
+    }
+
+    fn try_units(&self, (own, all): (u32, u32)) -> Result<Lease, Spent> {
         let own = Arc::clone(&self.own).try_acquire_many_owned(own).map_err(|_| Spent)?;
         let all = Arc::clone(&self.of.all).try_acquire_many_owned(all).map_err(|_| Spent)?;
-        Ok(Some(Lease { _own: own, _all: all }))
+        Ok(Lease { _own: own, _all: all })
     }
 
     /// What `bytes` take of the principal's share, and of the total. A single request may be larger than the share, and then
     /// it counts as a whole, because the memory is not that of the principal.
-    fn units(&self, bytes: usize) -> Option<(u32, u32)> {
+    fn share_of(&self, bytes: usize) -> (u32, u32) {
         let units = |most: usize| u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX);
-        (bytes > FREE && guard!("client_memory")).then(|| (units(self.of.own_units), units(self.of.all_units)))
+        (units(self.of.own_units), units(self.of.all_units))
+    }
+
+    fn units(&self, bytes: usize) -> Option<(u32, u32)> {
+        (bytes > FREE && guard!("client_memory")).then(|| self.share_of(bytes))
     }
 }
 

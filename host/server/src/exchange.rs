@@ -25,6 +25,7 @@ use super::call::{Incoming, Prepared, Seen, name_too_long};
 use super::calls::Place;
 use super::loads::Loads;
 use super::offer::Offer;
+use super::results::ResultRoom;
 use super::sent::Sent;
 use super::session::Session;
 use super::{Offering, Server};
@@ -230,11 +231,12 @@ impl MessageCalls {
         let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
         let batch = std::pin::pin!(offering.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
-        let mut stopping = false;
+        let (mut stopping, mut records) = (false, Vec::new());
         loop {
             tokio::select! {
                 biased;
                 _ = &mut run => break,
+                Some(end) = ended.recv() => records.push(kept(server, seen, end).await),
                 () = seen.ended(), if !stopping => {
                     stopping = true;
                     interrupt.cancel(AbortReason::UserInterruption);
@@ -245,13 +247,24 @@ impl MessageCalls {
         }
         // The listeners were dropped with their calls, so the queues end. Open questions are withdrawn.
         all(&mut self.told).await;
-        let mut records: Vec<(usize, CallRecord)> = std::iter::from_fn(|| ended.try_recv().ok()).collect();
+        while let Ok(end) = ended.try_recv() {
+            records.push(kept(server, seen, end).await);
+        }
         records.sort_by_key(|(at, _)| *at);
         match records.len() == count {
             true => Ok(records.into_iter().map(|(_, record)| record).collect()),
             false => Err(Refusal::host_fault("the host lost a call of the message")),
         }
     }
+}
+
+/// Hands out the record of a call, and counts its result, which waits for those of the others.
+async fn kept(server: &Server, seen: &Seen<'_>, (at, mut record): (usize, CallRecord)) -> (usize, CallRecord) {
+    server.keep(&record).await;
+    if let Some(room) = ResultRoom::of(seen.context) {
+        room.collect(&mut record.result);
+    }
+    (at, record)
 }
 
 /// Drives all `asides`, and removes those that have ended.
@@ -310,7 +323,7 @@ impl Session {
         let ids = std::mem::take(&mut message.ids);
         let lost = |refusal: Refusal| ErrorData::internal_error(refusal.message, None);
         let records = message.run(&self.server, &offering, &self.seen(context)).await.map_err(lost)?;
-        let mut records = self.keep_all(records, &offering).await;
+        let mut records = self.readable(records, &offering);
         for (record, id) in records.iter_mut().zip(ids) {
             record.invocation.native_call_id = Some(id);
         }
@@ -366,10 +379,9 @@ impl Session {
         seen
     }
 
-    /// Hands out the records, and makes readable what they refer to.
-    async fn keep_all(&self, mut records: Vec<CallRecord>, offering: &Offering) -> Vec<CallRecord> {
+    /// Makes readable what the records refer to.
+    fn readable(&self, mut records: Vec<CallRecord>, offering: &Offering) -> Vec<CallRecord> {
         for record in &mut records {
-            self.server.keep(record).await;
             self.payloads().put(&record.persistence, &record.result.provenance);
             self.payloads().name(&record.result.artifact_refs);
             offering.offers.surface().selection().fit(&mut record.result.model_facing_content);

@@ -1,5 +1,6 @@
 //! Memory for results that clients have not read yet: of large ones the call keeps a preview, and what is read back for the
-//! response is counted from then on until the client has it.
+//! response is counted from then on until the client has it. Where one answer has the results of many calls, each of them is
+//! counted from its end on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,11 +8,15 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
+use serde::Serialize;
+use toolcell_core::record::{Content, ToolResult};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{Budget, Lease, Spent};
 
 /// Bytes of memory per byte of a payload that goes into a response: as it is read, as it is parsed, and as it is sent.
 const COPIES: usize = 4;
+/// Bytes of memory per byte of JSON of a result that waits for others: as a record, as a value, and as text.
+const COLLECTED_COPIES: usize = 3;
 /// How long a response waits for its memory.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -26,20 +31,83 @@ impl ResultRoom {
     pub(super) fn new(budget: Budget) -> Self {
         Self { budget, held: Arc::default() }
     }
+
+    /// The room of the request of `context`; `None` for a client of standard streams, which is the only one of its server.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
+        context.extensions.get::<::http::request::Parts>()?.extensions.get::<Self>()
+    }
+
+    /// Counts a result that the response has among others, as [`collect`] does.
+    pub(super) fn collect(&self, result: &mut ToolResult) {
+        let lease = collect(&self.budget, result);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).extend(lease);
+    }
 }
 
-/// Reserves memory for `bytes` of payloads that are read for the response to the request of `context`. A client of standard
-/// streams is the only one of its server.
+/// Counts the result of one of many calls that an answer is collected of. Without memory, its output is left out of the
+/// answer, and is on record alone: to wait would help nobody, because the answer itself has what is reserved.
+pub(super) fn collect(budget: &Budget, result: &mut ToolResult) -> Option<Lease> {
+    match budget.try_take_any(json_bytes(result).saturating_mul(COLLECTED_COPIES)) {
+        Ok(lease) => Some(lease),
+        Err(Spent) => {
+            let id = result.invocation_id;
+            let note = format!(
+                "the output of this call is left out here: the results that you have not read take all of the memory for \
+                 them. Read those, and send fewer calls at once; its record has the output: GET /v1/calls/{id}, or \
+                 `toolcell show {id}`"
+            );
+            (result.content, result.structured_content) = (Vec::new(), None);
+            result.model_facing_content = vec![Content::text(note)];
+            (result.additional_context, result.context_modifiers) = (Vec::new(), Vec::new());
+            None
+        }
+    }
+}
+
+/// Reserves memory for `bytes` of payloads that are read for the response to the request of `context`.
 ///
 /// # Errors
 ///
 /// Other responses have all of it for too long.
 pub(super) async fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<(), ErrorData> {
-    let parts = context.extensions.get::<::http::request::Parts>();
-    let Some(room) = parts.and_then(|parts| parts.extensions.get::<ResultRoom>()) else { return Ok(()) };
+    let Some(room) = ResultRoom::of(context) else { return Ok(()) };
     let lease = tokio::time::timeout(WAIT, room.budget.take(bytes.saturating_mul(COPIES))).await;
     let why = "results that clients have not read take all of the memory for them; read them, then ask again";
     let lease = lease.map_err(|_| ErrorData::internal_error(why, None))?;
     room.held.lock().unwrap_or_else(PoisonError::into_inner).extend(lease);
     Ok(())
+}
+
+/// Size of `value` as JSON, in bytes. The text is not made, because each call is measured.
+pub(super) fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Counting cannot fail, and these records can be written as JSON.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::json_bytes;
+
+    #[test]
+    fn the_size_is_that_of_the_text() {
+        let value = json!({ "text": "a\n\u{e9}", "list": [1, 2.5, null] });
+        assert_eq!(json_bytes(&value), value.to_string().len());
+    }
 }

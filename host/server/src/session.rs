@@ -336,7 +336,7 @@ pub(super) async fn fill_structured(offering: &Offering, offer: &Offer, result: 
 }
 
 /// The size of what a result moved to payloads, in bytes.
-fn moved_bytes(result: &ToolResult) -> usize {
+pub(super) fn moved_bytes(result: &ToolResult) -> usize {
     let sizes = result.resource_refs.iter().filter_map(|moved| moved["size_bytes"].as_u64());
     usize::try_from(sizes.sum::<u64>().min(PAYLOAD_BYTES_MAX)).unwrap_or(usize::MAX)
 }

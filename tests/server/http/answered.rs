@@ -73,6 +73,8 @@ fn a_stranger_that_has_begun_a_request_and_loses_its_place_is_told_so() {
     let web = Web::embedded("probe", HttpLimits { strangers: 1, ..HttpLimits::default() });
     let mut slow = web.connect();
     slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: ").unwrap();
+    // Who speaks first has the place.
+    std::thread::sleep(Duration::from_millis(200));
     let reply = web.request("GET /healthz", &[], "");
     assert_eq!(reply.status, 200, "{reply:?}");
     let answer = whole(&slow);

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use toolcell_server::HttpLimits;
 
 use crate::server::contracts::heavy;
 use crate::support::{Web, scratch};
@@ -115,6 +116,38 @@ fn silent_connections_without_a_token_leave_room_for_who_has_one() {
     }
     let began = Instant::now();
     works(&web);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn six_hundred_silent_connections_do_not_delay_a_new_one() {
+    let web = Web::of(&["probe#invocation"]);
+    works(&web);
+    let began = Instant::now();
+    // The kernel lets a connection wait a second, then three and seven, if the server does not take those before it.
+    let silent: Vec<TcpStream> = (0..600).map(|_| web.connect()).collect();
+    works(&web);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    drop(silent);
+    // Silence takes no place at all: with only one, a hundred would have it for ten seconds.
+    let web = Web::embedded("probe", HttpLimits { strangers: 1, ..HttpLimits::default() });
+    let silent: Vec<TcpStream> = (0..100).map(|_| web.connect()).collect();
+    let began = Instant::now();
+    assert_eq!(web.request("GET /healthz", &[], "").status, 200);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn a_crowd_that_begins_requests_and_goes_no_further_is_turned_away_soon() {
+    let web = Web::embedded("probe", HttpLimits { strangers: 2, ..HttpLimits::default() });
+    let begun: Vec<TcpStream> = (0..40).map(|_| web.connect()).collect();
+    for stream in &begun {
+        let _ = (&*stream).write_all(b"POST /mcp HTTP/1.1\r\nHost: ");
+    }
+    let began = Instant::now();
+    assert_eq!(web.request("GET /healthz", &[], "").status, 200);
+    // One after the other, each for a second, they would take twenty.
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{ANNA, Api, BERT, SOON, Said, endless, of_two};
+use super::{ANNA, Api, BERT, SOON, Said, endless, of_two, token_file};
 use crate::support::{Web, records, scratch};
 
 const LINES: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
@@ -62,4 +62,31 @@ fn the_batches_of_a_principal_have_so_many_calls_at_once() {
         assert!(began.elapsed() < SOON, "the batch keeps its room");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn the_results_of_a_batch_are_counted_and_what_is_too_much_is_left_out_and_stays_on_record() {
+    let (_guard, path) = scratch();
+    // Of eight principals, each has an eighth of the memory for results.
+    let tokens: String = (0..8).map(|at| format!("p{at} {at}{}\n", &ANNA[1..])).collect();
+    let mut web = Web::with(&["probe#big"], [format!("--token-file={}", token_file(&path, "tokens", &tokens))]);
+    web.token = format!("0{}", &ANNA[1..]);
+    let calls: Vec<Value> =
+        (0..250).map(|at| json!({ "id": at.to_string(), "tool": "big", "input": { "bytes": 60_000 } })).collect();
+    let is_left_out = |result: &Value| result["model_facing_content"].to_string().contains("is left out here");
+    let batch = |calls: &[Value]| {
+        let reply = web.post("/v1/batches", &[], &json!(calls));
+        assert_eq!(reply.status, 200, "{}", reply.head);
+        reply.value()["results"].as_array().unwrap().clone()
+    };
+    let results = batch(&calls);
+    assert_eq!(results.len(), 250);
+    assert!(results.iter().all(|one| one["result"]["is_error"] == false), "each call ran");
+    let (left_out, whole): (Vec<_>, Vec<_>) = results.iter().partition(|one| is_left_out(&one["result"]));
+    assert!(!whole.is_empty() && !left_out.is_empty(), "{} of them are left out", left_out.len());
+    let id = left_out[0]["result"]["invocation_id"].as_str().unwrap();
+    let recorded = web.get(&format!("/v1/calls/{id}")).value()["result"].clone();
+    assert!(!is_left_out(&recorded) && recorded["model_facing_content"].to_string().len() > 60_000);
+    // The client has the answer, so there is room again.
+    assert!(batch(&calls[..10]).iter().all(|one| !is_left_out(&one["result"])));
 }

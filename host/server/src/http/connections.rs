@@ -1,12 +1,14 @@
-//! Admission of connections. A connection that has not authenticated is a stranger. Strangers have places of their own,
-//! so that they take none of the principals', and one that has used its time is evicted for the next. Each principal
-//! has a share; a connection beyond it has a place among those that wait, where nothing evicts it, so that it gets an
-//! answer.
+//! Admission of connections. All are accepted at once, and one that has said nothing takes no place: if there are too many of
+//! them, the one that has been silent for longest is closed. A connection that has not authenticated is a stranger. Strangers
+//! have places of their own, so that they take none of the principals', and one that has used its time is evicted for the
+//! next. Each principal has a share; a connection beyond it has a place among those that wait, where nothing evicts it, so
+//! that it gets an answer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,12 +16,20 @@ use toolcell_core::scheduler::{Shares, share};
 
 use super::HttpLimits;
 
-/// How long a stranger keeps its place while others want it, before and after its first byte. A client sends its
-/// request at once.
-const SILENT: Duration = Duration::from_millis(100);
-const SPOKEN: Duration = Duration::from_secs(1);
+/// How long a stranger keeps its place while others want it, and while more of them want one than there are places. A client
+/// sends its request at once.
+const PATIENT: Duration = Duration::from_secs(1);
+const CROWDED: Duration = Duration::from_millis(100);
+/// Maximum number of connections that were accepted and have no place, and the part of the files that this process may open
+/// that they may take.
+const ARRIVED_MAX: usize = 1_024;
+const ARRIVED_FILES: u64 = 4;
 
 pub(super) struct Connections {
+    arrivals: Mutex<Arrivals>,
+    arrived_max: usize,
+    /// Held by the stranger that gets the next place: they come in one after the other.
+    door: tokio::sync::Mutex<()>,
     strangers: Mutex<Strangers>,
     strangers_max: usize,
     /// Notified when a stranger frees its place.
@@ -31,6 +41,27 @@ pub(super) struct Connections {
     wait: Duration,
 }
 
+/// Connections without a place, in the order in which they came.
+#[derive(Default)]
+struct Arrivals {
+    there: BTreeMap<u64, Arrival>,
+    next: u64,
+    /// How many of them have said something.
+    spoken: usize,
+}
+
+struct Arrival {
+    leave: CancellationToken,
+    has_spoken: bool,
+}
+
+/// A connection that has no place yet.
+pub(super) struct Arrived {
+    connections: Arc<Connections>,
+    id: u64,
+    leave: CancellationToken,
+}
+
 #[derive(Default)]
 struct Strangers {
     there: HashMap<u64, Stranger>,
@@ -38,8 +69,8 @@ struct Strangers {
 }
 
 struct Stranger {
-    /// When it can be evicted.
-    until: Instant,
+    /// When it came in, if it can be evicted only some time after that.
+    since: Option<Instant>,
     leave: CancellationToken,
 }
 
@@ -60,7 +91,11 @@ impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
         let (all, waiting) = (limits.connections as usize, limits.waiting as usize);
         let each = if guard!("principal_share") { share(all, principals) } else { all };
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
+            arrivals: Mutex::default(),
+            arrived_max: usize::try_from(files).unwrap_or(usize::MAX).clamp(1, ARRIVED_MAX),
+            door: tokio::sync::Mutex::default(),
             strangers: Mutex::default(),
             strangers_max: (limits.strangers as usize).max(1),
             room: Notify::new(),
@@ -75,28 +110,43 @@ impl Connections {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a connection that was accepted. If too many have no place, one of them is evicted.
+    pub(super) fn arrive(self: &Arc<Self>) -> Arrived {
+        let mut arrivals = self.arrivals();
+        if arrivals.there.len() >= self.arrived_max && guard!("arrivals") {
+            arrivals.send_away();
+        }
+        let (id, leave) = (arrivals.next, CancellationToken::new());
+        arrivals.next += 1;
+        arrivals.there.insert(id, Arrival { leave: leave.clone(), has_spoken: false });
+        Arrived { connections: Arc::clone(self), id, leave }
+    }
+
     /// Admits one more stranger. If all places are taken, waits until one is free or a stranger can be evicted.
-    pub(super) async fn enter(self: &Arc<Self>) -> Connection {
+    async fn enter(self: &Arc<Self>) -> Connection {
+        let _turn = self.door.lock().await;
         loop {
             let room = self.room.notified();
-            let until = {
+            let time = if self.arrivals().spoken > self.strangers_max { CROWDED } else { PATIENT };
+            {
                 let mut strangers = self.strangers();
-                match strangers.there.len() < self.strangers_max || strangers.send_away() {
-                    true => return self.add(&mut strangers),
-                    false => strangers.first().map_or_else(Instant::now, |(_, until)| until),
+                if strangers.there.len() < self.strangers_max || strangers.send_away(time) {
+                    return self.add(&mut strangers);
                 }
-            };
-            tokio::select! {
-                () = room => {}
-                () = tokio::time::sleep_until(until) => {}
             }
+            // A crowd can come meanwhile.
+            let _ = tokio::time::timeout(CROWDED / 4, room).await;
         }
     }
 
     fn add(self: &Arc<Self>, strangers: &mut Strangers) -> Connection {
         let (id, leave) = (strangers.next, CancellationToken::new());
         strangers.next += 1;
-        strangers.there.insert(id, Stranger { until: Instant::now() + SILENT, leave: leave.clone() });
+        strangers.there.insert(id, Stranger { since: Some(Instant::now()), leave: leave.clone() });
         Connection { connections: Arc::clone(self), id, leave, known: Mutex::default(), waits: Mutex::default() }
     }
 
@@ -106,16 +156,56 @@ impl Connections {
     }
 }
 
-impl Strangers {
-    /// The stranger that can be evicted first.
-    fn first(&self) -> Option<(u64, Instant)> {
-        self.there.iter().map(|(id, stranger)| (*id, stranger.until)).min_by_key(|(_, until)| *until)
+impl Arrivals {
+    /// Evicts the connection that has been silent for longest, or else the oldest.
+    fn send_away(&mut self) {
+        let silent = self.there.iter().find(|(_, arrival)| !arrival.has_spoken);
+        let id = silent.or_else(|| self.there.first_key_value()).map(|(id, _)| *id);
+        if let Some(arrival) = id.and_then(|id| self.remove(id)) {
+            arrival.leave.cancel();
+        }
     }
 
-    /// Evicts a stranger whose time is up. Returns whether there was one.
-    fn send_away(&mut self) -> bool {
-        let over = self.first().filter(|(_, until)| *until <= Instant::now() && guard!("stranger_places"));
-        let over = over.and_then(|(id, _)| self.there.remove(&id));
+    fn remove(&mut self, id: u64) -> Option<Arrival> {
+        let arrival = self.there.remove(&id)?;
+        self.spoken -= usize::from(arrival.has_spoken);
+        Some(arrival)
+    }
+}
+
+impl Arrived {
+    /// Waits until the connection is evicted.
+    pub(super) async fn left(&self) {
+        self.leave.cancelled().await;
+    }
+
+    /// Waits for a place, after the first byte has come.
+    pub(super) async fn enter(&self) -> Connection {
+        {
+            let mut arrivals = self.connections.arrivals();
+            if let Some(arrival) = arrivals.there.get_mut(&self.id)
+                && !std::mem::replace(&mut arrival.has_spoken, true)
+            {
+                arrivals.spoken += 1;
+            }
+        }
+        self.connections.enter().await
+    }
+}
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        self.connections.arrivals().remove(self.id);
+    }
+}
+
+impl Strangers {
+    /// Evicts the stranger that came first, if it had its place for `time`. Returns whether there was one.
+    fn send_away(&mut self, time: Duration) -> bool {
+        let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
+        let over = first.filter(|(_, stranger)| stranger.since.is_none_or(|since| since.elapsed() >= time));
+        let over = over.map(|(id, _)| *id).filter(|_| guard!("stranger_places"));
+        let over = over.and_then(|id| self.there.remove(&id));
         over.as_ref().inspect(|stranger| stranger.leave.cancel()).is_some()
     }
 }
@@ -126,14 +216,10 @@ impl Connection {
         self.leave.cancelled().await;
     }
 
-    /// Notes that the first byte has arrived.
-    pub(super) fn speaks(&self) {
-        self.keeps_until(Instant::now() + SPOKEN);
-    }
-
-    fn keeps_until(&self, until: Instant) {
+    /// Lets the connection be evicted from now on.
+    fn gives_way(&self) {
         if let Some(stranger) = self.connections.strangers().there.get_mut(&self.id) {
-            stranger.until = until;
+            stranger.since = None;
         }
     }
 
@@ -151,7 +237,7 @@ impl Connection {
         if guard!("answered_waiting") {
             self.is_no_stranger();
         } else {
-            self.keeps_until(Instant::now());
+            self.gives_way();
         }
         let all = Arc::clone(all);
         let places = async { Some([shares.take(principal).await?, all.acquire_owned().await.ok()?]) };
@@ -179,5 +265,24 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.is_no_stranger();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HttpLimits;
+    use super::Connections;
+
+    #[tokio::test]
+    async fn of_too_many_connections_without_a_place_the_one_that_was_silent_for_longest_leaves() {
+        let connections = Connections::new(&HttpLimits::default(), 1);
+        let mut there = vec![connections.arrive()];
+        let first = there[0].enter().await;
+        there.extend((1..connections.arrived_max).map(|_| connections.arrive()));
+        let more = [connections.arrive(), connections.arrive()];
+        let left: Vec<usize> = (0..there.len()).filter(|at| there[*at].leave.is_cancelled()).collect();
+        assert_eq!(left, [1, 2], "the first has spoken");
+        drop((there, more, first));
+        assert!(connections.arrivals().there.is_empty() && connections.arrivals().spoken == 0);
     }
 }

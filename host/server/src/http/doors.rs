@@ -75,15 +75,15 @@ impl Doors {
             server: Arc::clone(server),
             bodies: Budgets::new(ROOM.bodies, callers + approvers + engines),
             arguments: Budgets::new(ROOM.arguments, callers + engines),
-            results: Budgets::new(ROOM.results, callers),
+            results: Budgets::new(ROOM.results, callers + engines),
             session_idle: limits.session_idle,
             close,
         }
     }
 
-    /// The budgets of one more principal for request bodies and for arguments.
-    pub(super) fn budgets(&self) -> (Budget, Budget) {
-        (self.bodies.one(), self.arguments.one())
+    /// The budgets of one more principal for request bodies, for arguments, and for results.
+    pub(super) fn budgets(&self) -> (Budget, Budget, Budget) {
+        (self.bodies.one(), self.arguments.one(), self.results.one())
     }
 
     /// The table of `tokens`. A principal that `before` has, too, keeps what it has; the sessions of the others end.
@@ -123,11 +123,12 @@ impl Doors {
             .with_cancellation_token(close.clone());
         let (server, shelf) = (Arc::clone(&self.server), Arc::<ReadablePayloads>::default());
         let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
-        let (bodies, arguments) = self.budgets();
+        let (bodies, arguments, results) = self.budgets();
         let role = api.caller(Principal {
             name: Arc::clone(&name),
             loads: Arc::clone(&loads),
             arguments: arguments.clone(),
+            results: results.clone(),
             vain_cancels: Arc::clone(&vain_cancels),
         });
         let (principal, of_door) = (Arc::clone(&name), Arc::clone(&vain_cancels));
@@ -139,7 +140,7 @@ impl Doors {
             Ok(Session::new(Arc::clone(&server), identity))
         };
         let mcp = StreamableHttpService::new(session, sessions.manager(), config);
-        let (results, vain_cancels) = (self.results.one(), of_door);
+        let vain_cancels = of_door;
         let door = Door { mcp, sessions, bodies: bodies.clone(), arguments, results, vain_cancels, close };
         Holder { name, door: Some(Arc::new(door)), bodies, role }
     }

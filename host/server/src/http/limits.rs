@@ -11,7 +11,8 @@ pub struct HttpLimits {
     /// once.
     pub waiting: u32,
     /// Maximum number of concurrent connections that have not authenticated yet, in addition to `connections`. When all
-    /// are taken, one that was silent for 100 ms, or sent no request within 1 s, is closed to admit the next.
+    /// are taken, one that sent no request within 1 s of its first byte, or within 100 ms if many wait, is closed to admit
+    /// the next. A connection that has sent nothing takes no place.
     pub strangers: u32,
     /// How long a request waits for a free connection of its principal.
     pub place_time: Duration,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use connections::{Connection, Connections};
+use connections::{Arrived, Connection, Connections};
 use framing::Framed;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -89,8 +89,8 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
                 }
             };
             let (routes, limits, drain) = (Arc::clone(&routes), limits.clone(), drain.clone());
-            let place = connections.enter().await;
-            tokio::spawn(serve(stream, place, routes, limits, drain));
+            // Waits for nothing: a client that is slow must not keep others from being accepted.
+            tokio::spawn(serve(stream, connections.arrive(), routes, limits, drain));
         }
     };
     let ending = async {
@@ -120,14 +120,7 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
 
 /// Serves one connection until it ends, or until it is evicted before it has authenticated. A client that has begun a
 /// request gets an answer.
-async fn serve(
-    stream: TcpStream,
-    connection: Connection,
-    routes: Arc<Routes>,
-    limits: HttpLimits,
-    drain: CancellationToken,
-) {
-    let connection = Arc::new(connection);
+async fn serve(stream: TcpStream, arrived: Arrived, routes: Arc<Routes>, limits: HttpLimits, drain: CancellationToken) {
     // `peek` leaves the byte to be read.
     let speaks = async {
         let spoke = tokio::time::timeout(limits.first_byte_time, stream.peek(&mut [0])).await;
@@ -136,14 +129,19 @@ async fn serve(
     let spoke = tokio::select! {
         spoke = speaks => spoke,
         // On a busy machine, it may have spoken long ago.
-        () = connection.left() => {
+        () = arrived.left() => {
             matches!(tokio::time::timeout(Duration::ZERO, stream.peek(&mut [0])).await, Ok(Ok(1)))
         }
     };
-    if spoke {
-        connection.speaks();
-        speak(stream, Arc::clone(&connection), routes, &limits, drain).await;
+    if !spoke {
+        return;
     }
+    let connection = tokio::select! {
+        connection = arrived.enter() => Arc::new(connection),
+        () = arrived.left() => return ends::turn_away(stream).await,
+    };
+    drop(arrived);
+    speak(stream, connection, routes, &limits, drain).await;
 }
 
 /// Speaks HTTP/1.1 only, which rules out the flooding attacks of HTTP/2.

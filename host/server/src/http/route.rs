@@ -178,9 +178,9 @@ impl Routes {
     ) -> Self {
         let counts = (tokens.principals().len(), tokens.approvers().len(), usize::from(worker.is_some()));
         let doors = Doors::new(server, limits, counts, close);
-        let (of_engine, arguments) = doors.budgets();
-        let dialects =
-            Dialects { base, needs_token: tokens.are_required(), worker: worker.map(|worker| (worker, arguments)) };
+        let (of_engine, arguments, results) = doors.budgets();
+        let worker = worker.map(|worker| (worker, arguments, results));
+        let dialects = Dialects { base, needs_token: tokens.are_required(), worker };
         let api = Api::new(server, limits.body_time, dialects);
         let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
         let (server, limits, engine) = (Arc::clone(server), limits.clone(), (ENGINE.into(), of_engine));

@@ -18,7 +18,8 @@ use ulid::Ulid;
 
 use crate::asking::{Ask, AskChannel, CHANNEL, heeding_cut, suspended, user_at};
 use crate::call::{Running, revision};
-use crate::session::{Session, fill_structured};
+use crate::results;
+use crate::session::{Session, fill_structured, moved_bytes};
 
 use super::ended::Ended;
 use super::entry::{Look, TooLarge};
@@ -98,13 +99,17 @@ impl Session {
             }
             Some(Look::Ended(ended, updated)) => {
                 named.facts.updated = updated;
-                Ok(self.ended_task(&named.facts, &ended).await)
+                self.ended_task(&named.facts, &ended, context).await
             }
-            None => self.look_at_stored(named).await,
+            None => self.look_at_stored(named, context).await,
         }
     }
 
-    async fn look_at_stored(&self, mut named: Named<'_>) -> Result<GetTaskResult, ErrorData> {
+    async fn look_at_stored(
+        &self,
+        mut named: Named<'_>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
         match named.tasks.read(named.id).await.map_err(|refusal| internal(&refusal))? {
             Stored::Working | Stored::Over(..) if named.tasks.has_lost(named.id) => {
                 Ok(mcp::task_failed(&named.facts, named.id, &not_kept("this one could not be written to the disk")))
@@ -116,7 +121,7 @@ impl Session {
                 Ok(mcp::task_working(&named.facts, None))
             }
             Stored::Over(kept, held) => match self.server.end_orphan(&kept, held).await {
-                Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
+                Some(ended) => self.ended_task(&named.facts, &ended, context).await,
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
             Stored::Asks(kept) => match suspended(&kept.suspension) {
@@ -124,21 +129,27 @@ impl Session {
                 None => Err(internal(&Refusal::host_fault("the questions of this call cannot be read"))),
             },
             Stored::Interrupted(kept, held) => match self.server.end_suspended(&kept, held).await {
-                Some(ended) => Ok(self.ended_task(&named.facts, &ended).await),
+                Some(ended) => self.ended_task(&named.facts, &ended, context).await,
                 None => Ok(mcp::task_working(&named.facts, None)),
             },
             Stored::Ended(ended) => {
                 named.facts.updated = ended.result.created_at;
-                Ok(self.ended_task(&named.facts, &ended).await)
+                self.ended_task(&named.facts, &ended, context).await
             }
             Stored::Lost => Ok(mcp::task_failed(&named.facts, named.id, &lost(self.offering().keep))),
         }
     }
 
-    async fn ended_task(&self, facts: &TaskFacts, ended: &Ended) -> GetTaskResult {
+    async fn ended_task(
+        &self,
+        facts: &TaskFacts,
+        ended: &Ended,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
         if ended.is_gone {
-            return mcp::task_failed(facts, ended.result.invocation_id, &not_kept(KEPT_OFF));
+            return Ok(mcp::task_failed(facts, ended.result.invocation_id, &not_kept(KEPT_OFF)));
         }
+        results::reserve(context, moved_bytes(&ended.result)).await?;
         let mut result = ended.result.clone();
         self.identity.shelf.put(&ended.persistence, &result.provenance);
         self.identity.shelf.name(&result.artifact_refs);
@@ -149,7 +160,7 @@ impl Session {
         }
         offering.offers.surface().selection().fit(&mut result.model_facing_content);
         let output_schema = offer.and_then(|offer| offer.tool.contract().output_schema());
-        mcp::task_ended(facts, &result, output_schema, ended.shut_down)
+        Ok(mcp::task_ended(facts, &result, output_schema, ended.shut_down))
     }
 
     /// Answers `tasks/update`. Answers to questions that are not open are ignored.

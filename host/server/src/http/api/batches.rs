@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use toolcell::{Batch, BatchCall, BatchListener, BatchPolicy, CallRecord, Cancellation, InterruptBehavior, ToolEvent};
@@ -14,13 +14,15 @@ use toolcell_core::record::{AbortReason, ContextModifier, Input, ToolResult, Tra
 use toolcell_core::scheduler::batch;
 use toolcell_dialect::http::{BatchCallRequest, BatchDocument, batch as read_batch};
 
+use crate::budget::{Budget, Lease};
 use crate::call::name_too_long;
 use crate::calls::Place as CallPlace;
 use crate::http::problem::Problem;
+use crate::results::collect;
 use crate::trace::of_headers;
 use crate::{Offering, Server};
 
-use super::answer::{Who, is_media_type, json as in_json, shown, text};
+use super::answer::{JSON, Who, is_media_type, shown, text};
 use super::feed::feed;
 use super::start::{Ready, Wish};
 use super::{Caller, Shared};
@@ -34,8 +36,21 @@ pub(super) const CALLS_MAX: usize = batch::CALLS_MAX;
 
 /// What a batch hands out.
 enum Said<R> {
-    End(usize, Box<R>),
+    /// The end of the call at this place, and the memory that is reserved for its result.
+    End(usize, Box<R>, Option<Lease>),
     Modified(usize, Vec<ContextModifier>),
+}
+
+/// The text of an answer, and the memory that is reserved for its results until the client has it.
+struct Held {
+    text: Vec<u8>,
+    _leases: Vec<Lease>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 /// Passes results on. There are at most as many as calls, so the queue is bounded.
@@ -45,7 +60,7 @@ impl BatchListener for Results {
     fn event(&self, _: usize, _: &ToolEvent) {}
 
     fn ended(&self, at: usize, record: CallRecord) {
-        let _ = self.0.send(Said::End(at, Box::new(record)));
+        let _ = self.0.send(Said::End(at, Box::new(record), None));
     }
 
     fn modified(&self, at: usize, modifiers: Vec<ContextModifier>) {
@@ -101,12 +116,14 @@ pub(super) async fn create(
     let room = room(&caller, calls.len())?;
     let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
     if !is_lines {
-        let mut results = Vec::new();
-        while let Some(result) = running.next().await {
+        let (mut results, mut leases) = (Vec::new(), Vec::new());
+        while let Some((result, lease)) = running.next().await {
             results.push(result);
+            leases.extend(lease);
         }
         drop(lease);
-        return Ok(in_json(StatusCode::OK, &BatchDocument { results }));
+        let text = serde_json::to_vec(&BatchDocument { results }).unwrap_or_default();
+        return Ok(response(JSON, Body::from(Bytes::from_owner(Held { text, _leases: leases }))));
     }
     let (feed, body) = feed(None);
     tokio::spawn(async move {
@@ -116,15 +133,19 @@ pub(super) async fn create(
                 () = feed.left() => return,
                 line = running.next() => line,
             };
-            let Some(line) = line else { return };
+            let Some((line, _lease)) = line else { return };
             if feed.send(format!("{line}\n")).await.is_err() {
                 return;
             }
         }
     });
+    Ok(response(HeaderValue::from_static(LINES), body))
+}
+
+fn response(media_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
-    Ok(response)
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
 }
 
 /// Takes room for the calls of a batch.
@@ -169,7 +190,8 @@ fn start(
     }
     let (sender, records) = mpsc::unbounded_channel();
     let (pass_on, results) = mpsc::unbounded_channel();
-    tokio::spawn(keep_all(Arc::clone(server), records, pass_on, Taken { _places: places, _room: room }));
+    let taken = Taken { _places: places, _room: room };
+    tokio::spawn(keep_all(Arc::clone(server), caller.results.clone(), records, pass_on, taken));
     let interrupt = Cancellation::new();
     let default = BatchPolicy::default();
     let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
@@ -191,15 +213,18 @@ fn start(
 /// Keeps the record of each call, also after the client has gone, and passes the results on.
 async fn keep_all(
     server: Arc<Server>,
+    budget: Budget,
     mut records: mpsc::UnboundedReceiver<Said<CallRecord>>,
     results: mpsc::UnboundedSender<Said<ToolResult>>,
     taken: Taken,
 ) {
     while let Some(said) = records.recv().await {
         let said = match said {
-            Said::End(at, record) => {
+            Said::End(at, record, _) => {
                 server.keep(&record).await;
-                Said::End(at, Box::new(record.result))
+                let mut result = record.result;
+                let lease = collect(&budget, &mut result);
+                Said::End(at, Box::new(result), lease)
             }
             Said::Modified(at, modifiers) => Said::Modified(at, modifiers),
         };
@@ -210,11 +235,13 @@ async fn keep_all(
 }
 
 impl Running {
-    /// The next result; `None` after the last one.
-    async fn next(&mut self) -> Option<Value> {
-        match self.results.recv().await? {
-            Said::End(at, result) => Some(json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) })),
-            Said::Modified(at, modifiers) => Some(json!({ "id": self.ids.get(at), "context_modifiers": modifiers })),
-        }
+    /// The next result, with the memory that is reserved for it; `None` after the last one.
+    async fn next(&mut self) -> Option<(Value, Option<Lease>)> {
+        Some(match self.results.recv().await? {
+            Said::End(at, result, lease) => {
+                (json!({ "id": self.ids.get(at), "result": shown(&self.offering, &result) }), lease)
+            }
+            Said::Modified(at, modifiers) => (json!({ "id": self.ids.get(at), "context_modifiers": modifiers }), None),
+        })
     }
 }

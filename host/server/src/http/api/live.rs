@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use toolcell::{Background, Cancellation, Listener};
 use toolcell_core::record::{AbortReason, CallRecord, EventType, InvocationId, Status, ToolEvent, ToolResult};
 
+use crate::results::json_bytes;
 use crate::tasks::Identified;
 
 /// Maximum number of ended calls of one principal that are kept in memory, and maximum size of their results and events,
@@ -291,39 +291,17 @@ impl Listener for Hearing {
     }
 }
 
-/// Size of `value` as JSON, in bytes. The text is not made, because each call is measured.
-fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
-
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    // Counting cannot fail, and these records can be written as JSON.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::task::{Context, Waker};
     use std::time::Duration;
 
-    use serde_json::json;
     use toolcell_core::record::{
         ErrorClass, InvocationId, Refusal, ResultProvenance, Status, ToolResult, Trust, Writer,
     };
 
-    use super::{ENDED_MAX, End, EndedCall, LiveCall, LiveCalls, OPEN_MAX, Step, json_bytes};
+    use super::{ENDED_MAX, End, EndedCall, LiveCall, LiveCalls, OPEN_MAX, Step};
 
     fn result(id: InvocationId) -> ToolResult {
         let (trust, written_by) = (Trust::Untrusted, Writer::Host);
@@ -375,11 +353,5 @@ mod tests {
         assert!(calls.leave(&more));
         end(&calls, &open[1]);
         assert!(calls.room().is_some());
-    }
-
-    #[test]
-    fn the_size_is_that_of_the_text() {
-        let value = json!({ "text": "a\n\u{e9}", "list": [1, 2.5, null] });
-        assert_eq!(json_bytes(&value), value.to_string().len());
     }
 }

@@ -84,8 +84,9 @@ pub(super) struct Caller {
     loads: Arc<Loads>,
     /// Whether its list has all tools, so that none is deferred for it.
     sees_all: bool,
-    /// The budget for the arguments of its calls.
+    /// The budgets for the arguments of its calls, and for results that wait for others.
     arguments: Budget,
+    results: Budget,
     /// How long a call waits for memory for its arguments.
     wait: Duration,
     calls: Arc<LiveCalls>,
@@ -101,15 +102,16 @@ pub(super) struct Principal {
     pub(super) name: Arc<str>,
     pub(super) loads: Arc<Loads>,
     pub(super) arguments: Budget,
+    pub(super) results: Budget,
     pub(super) vain_cancels: Arc<VainCancels>,
 }
 
 impl Principal {
     fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
-        let Self { name, loads, arguments, vain_cancels } = self;
+        let Self { name, loads, arguments, results, vain_cancels } = self;
         let (calls, keys) = (Arc::default(), Keys::default());
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
-        Arc::new(Caller { name, loads, sees_all, arguments, wait, calls, keys, batched, vain_cancels })
+        Arc::new(Caller { name, loads, sees_all, arguments, results, wait, calls, keys, batched, vain_cancels })
     }
 }
 
@@ -119,17 +121,17 @@ pub(super) struct Dialects {
     pub(super) base: String,
     /// Whether callers have tokens.
     pub(super) needs_token: bool,
-    /// Who is an Arcade engine, and the budget for the arguments of its calls.
-    pub(super) worker: Option<(Worker, Budget)>,
+    /// Who is an Arcade engine, and the budgets for the arguments and the results of its calls.
+    pub(super) worker: Option<(Worker, Budget, Budget)>,
 }
 
 impl Api {
     /// Serves nobody yet but an Arcade engine.
     pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
         let Dialects { base, needs_token, worker } = dialects;
-        let engine = |arguments| {
+        let engine = |arguments, results| {
             let (loads, vain_cancels) = (Arc::default(), Arc::default());
-            Principal { name: ENGINE.into(), loads, arguments, vain_cancels }.caller(wait, true)
+            Principal { name: ENGINE.into(), loads, arguments, results, vain_cancels }.caller(wait, true)
         };
         let shared = Arc::new(Shared {
             server: Arc::clone(server),
@@ -137,7 +139,7 @@ impl Api {
             needs_token,
             otc: Otc::new(&base),
             base,
-            worker: worker.map(|(worker, arguments)| (worker, engine(arguments))),
+            worker: worker.map(|(worker, arguments, results)| (worker, engine(arguments, results))),
             document: OnceLock::new(),
         });
         Self { router: router(Arc::clone(&shared)), wait, shared }
