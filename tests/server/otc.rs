@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::http_api::{ANNA, Api, BERT, Said, of_two, token_file};
 use super::place::Place;
-use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, records, scratch};
+use crate::support::{Canary, Mirror, Reply, Toolcell, Web, check_one, check_record, fixture, records, scratch};
 
 const DIALECTS: [&str; 3] = ["otc", "otc-seed", "arcade"];
 const CANARY: Canary = Canary::new("sk-live-8c1f-of-one-engine-alone");
@@ -81,9 +81,10 @@ fn tools_are_defined_in_each_format() {
         check_one(kind, fail);
         let name = echo["fully_qualified_name"].as_str().unwrap();
         assert_eq!(web.get(&format!("{path}/{name}")).value(), *echo);
-        assert_eq!(web.get(&format!("{path}/probe.nothing")).status, 404);
-        let refused = web.post(&path, &[], echo);
-        assert!(refused.status == 403 && refused.body.contains("may not install"), "{refused:?}");
+        // These are no executions, so they are not answered as one.
+        web.get(&format!("{path}/probe.nothing")).is_problem(404, "unknown_tool");
+        web.post(&path, &[], echo).is_problem(403, "may_not_install");
+        web.get(&format!("/v1/dialects/{dialect}/authorizations/none")).is_problem(404, "unknown_authorization");
     }
     web.get("/v1/dialects/unknown/tools").is_problem(404, "unknown_path");
     web.request("GET /v1/dialects/otc/tools", &[("Authorization", "")], "").is_problem(401, "unauthorized");
@@ -123,11 +124,53 @@ fn an_execution_ends_in_a_value_nothing_an_artifact_or_an_error() {
     other["tool"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
     assert!(prompt(&execute(&web, "otc", &other)).starts_with("unknown_tool/version_mismatch"));
     for body in ["", "[]", r#"{"tool": "probe.null"}"#] {
-        let reply = web.request("POST /v1/dialects/otc/execute", &[], body);
-        assert!(reply.status == 400 && reply.body.contains("protocol_error"), "{reply:?}");
+        web.request("POST /v1/dialects/otc/execute", &[], body).is_problem(400, "protocol_error");
     }
     web.post("/v1/dialects/otc/execute", &[("Content-Type", "text/plain")], &other)
         .is_problem(415, "media_type_unsupported");
+}
+
+#[test]
+fn the_url_of_an_artifact_gives_its_bytes_to_the_caller_of_the_tool_alone() {
+    let mut web = of_two(&["probe#say_by_reference"], &[]);
+    let here = format!("http://{}", web.address);
+    let inputs = json!({ "content": [{ "type": "text", "text": "kept" }] });
+    for dialect in DIALECTS {
+        let said = execute(&web, dialect, &request(&web, "probe.say_by_reference", dialect, &inputs));
+        let artifact = artifact(&said);
+        let path = artifact["url"].as_str().unwrap().strip_prefix(&here).unwrap().to_owned();
+        let got = web.get(&path);
+        assert_eq!((got.status, got.header("content-type").as_deref()), (200, artifact["content_type"].as_str()));
+        assert!(json!(got.body.len()) == artifact["size"] && got.body.contains("kept"), "{got:?}");
+        assert_eq!(got.header("x-content-type-options").as_deref(), Some("nosniff"));
+        web.token = BERT.to_owned();
+        web.get(&path).is_problem(404, "unknown_call");
+        web.token = ANNA.to_owned();
+        web.request(&format!("GET {path}"), &[("Authorization", "")], "").is_problem(401, "unauthorized");
+    }
+}
+
+/// The artifact in an output, wherever the format has it.
+#[track_caller]
+fn artifact(output: &Value) -> Value {
+    let places = ["/artifact", "/value/artifact"];
+    places.iter().find_map(|place| output.pointer(place)).unwrap_or_else(|| panic!("{output:#}")).clone()
+}
+
+#[test]
+fn an_error_tells_developers_which_call_it_was_and_what_the_engine_said() {
+    let web = Web::of(&["hostile#panic", "probe#fail"]);
+    let said = |name: &str, inputs: Value| {
+        let failed = execute(&web, "otc", &request(&web, name, name, &inputs));
+        failed["error"]["developer_message"].as_str().unwrap().to_owned()
+    };
+    let trap = said("hostile.panic", json!({}));
+    assert!(trap.contains("hostile.panic (sha256:") && trap.contains("unreachable"), "{trap}");
+    // What the tool printed is the operator's.
+    assert!(!trap.contains("panicked at"), "{trap}");
+    let call = said("probe.fail", json!({ "class": "invalid_arguments" }));
+    let id = call.split(' ').nth(1).unwrap();
+    assert_eq!(web.get(&format!("/v1/calls/{id}")).value()["tool_id"], "probe.fail", "{call}");
 }
 
 #[test]
@@ -182,6 +225,7 @@ fn a_call_has_the_decision_limits_and_trace_of_the_api() {
     assert_eq!(api.status, 504, "{api:?}");
     let mut body = request(&web, "probe.progress", "one", &inputs);
     body["context"]["user_id"] = json!("user-7");
+    body["context"]["user_info"] = json!({ "name": "Anna", "roles": ["a"] });
     let ended = output(&web.post("/v1/dialects/otc/execute", &trace, &body), "otc");
     assert!(prompt(&ended).starts_with("timeout/"), "{ended:#}");
     web.end();
@@ -204,6 +248,7 @@ fn a_call_has_the_decision_limits_and_trace_of_the_api() {
     let (invocation, mapping) = (&otc["invocation"], &otc["invocation"]["external_mappings"][0]);
     assert_eq!((&invocation["native_call_id"], &mapping["source"]), (&json!("one"), &json!("open-tool-calling")));
     assert_eq!((&mapping["run_id"], &mapping["user_id"]), (&json!("run-1"), &json!("user-7")));
+    assert_eq!(mapping["user_info"], json!({ "name": "Anna", "roles": ["a"] }));
     assert_eq!(invocation["actor_ref"], api["invocation"]["actor_ref"]);
 }
 
@@ -266,8 +311,8 @@ fn an_arcade_engine_calls_with_its_own_token_alone() {
     for wrong in ["", &format!("Bearer {ANNA}"), &engine("another secret of an engine"), &right[..right.len() - 2]] {
         let wrong = [("Authorization", wrong)];
         for reply in [web.request("GET /worker/tools", &wrong, ""), web.post("/worker/tools/invoke", &wrong, &body)] {
-            assert!(reply.status == 401 && reply.body.contains("unauthorized"), "{wrong:?}: {reply:?}");
-            check_one("otc/arcade-tool-call-response", &reply.value());
+            reply.is_problem(401, "unauthorized");
+            assert_eq!(reply.header("www-authenticate").as_deref(), Some("Bearer"), "{wrong:?}");
         }
     }
     let right = [("Authorization", right.as_str())];
@@ -386,6 +431,19 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
         "{failed:#}"
     );
     call(&echo, "fail", "{}").is_problem(400, "body_invalid");
+    // As the specification shows a call, beside its result; and without an id, so that the host's stands for it.
+    let exchange = json!({
+        "tool_call": { "id": "call_seed", "name": "probe_echo", "arguments": {}, "timestamp": "2026-03-01T10:00:00Z" },
+        "tool_result": { "call_id": "call_seed", "output": [], "error": null, "duration_ms": 1240, "cost_tokens": 0 },
+    });
+    let unnamed = json!({ "name": "probe_echo", "arguments": {} });
+    for body in [&exchange, &unnamed] {
+        check_one("agentool-tool-call", body);
+        let reply = web.post(&echo, &[], body);
+        let id = reply.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+        let meant = body.pointer("/tool_call/id").cloned().unwrap_or(json!(id));
+        assert_eq!((reply.status, &reply.value()["call_id"]), (200, &meant), "{reply:?}");
+    }
     call("/v1/dialects/agentool/tools/nothing", "nothing", "{}").is_problem(404, "unknown_tool");
     web.request(&format!("POST {echo}"), &[], r#"{"name": "echo"}"#).is_problem(400, "body_invalid");
     web.request(&format!("POST {echo}"), &[("Authorization", "")], "{}").is_problem(401, "unauthorized");
@@ -393,8 +451,39 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
     let records = records(&file);
     records.iter().for_each(check_record);
     let ids: Vec<&Value> = records.iter().map(|record| &record["invocation"]["native_call_id"]).collect();
-    assert_eq!(ids, [&json!(format!("call_{other}")), &json!("call_echo"), &json!("call_fail")]);
+    let named =
+        [json!(format!("call_{other}")), json!("call_echo"), json!("call_fail"), json!("call_seed"), Value::Null];
+    assert_eq!(ids, named.iter().collect::<Vec<_>>());
     let sent = &records[1]["invocation"];
     assert_eq!(sent["external_mappings"][0]["method"], "POST /v1/dialects/agentool/tools/{name}");
     assert_eq!(sent["model_input_text"], r#"{ "n": 1.50, "a": "\u0061" }"#);
+}
+
+#[test]
+fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_component() {
+    let (_guard, path) = scratch();
+    let file = path.join("records");
+    let web = Web::with(&["probe#echo"], [format!("--record={}", file.display())]);
+    let tool = format!("{}#echo", fixture("probe").display());
+    let exported = Toolcell::new(["export", &tool, "--dialect=agentool", "--no-config"]).run().exits(0);
+    let spec = exported.json()[0].clone();
+    check_one("agentool-tool-spec", &spec);
+    let import = |spec: &Value| web.post("/v1/dialects/agentool/registry", &[], spec);
+    let imported = import(&spec).value();
+    check_one("agentool-tool-registry", &imported);
+    let [entry] = imported["tools"].as_array().unwrap().as_slice() else { panic!("{imported:#}") };
+    let endpoint = entry["endpoint"].as_str().unwrap().strip_prefix(&format!("http://{}", web.address)).unwrap();
+    let called = web.post(endpoint, &[], &json!({ "id": "a", "name": entry["spec"]["name"], "arguments": {} }));
+    assert_eq!((called.status, &called.value()["error"]), (200, &Value::Null), "{called:?}");
+    for (field, other, status, code) in [
+        ("component", json!(format!("sha256:{}", "0".repeat(64))), 409, "version_mismatch"),
+        ("tool_id", json!("probe.nothing"), 404, "unknown_tool"),
+        ("component", Value::Null, 400, "body_invalid"),
+    ] {
+        let mut spec = spec.clone();
+        spec[field] = other;
+        import(&spec).is_problem(status, code);
+    }
+    web.end();
+    assert_eq!(records(&file)[0]["result"]["provenance"]["component"], spec["component"]);
 }

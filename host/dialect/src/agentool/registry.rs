@@ -4,14 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_core::record::{Extra, Timestamp};
 
+use super::tool_spec::TOOL_ID;
 use super::{ToolSpec, Word, category, snake_case};
 use crate::name::{free, is_made_of};
 use crate::{Listed, visible};
 
 /// Maximum number of tags that the annotations of a tool add.
 const TAGS_MAX: usize = 16;
-/// The field with the id of the tool.
-const TOOL_ID: &str = "tool_id";
 /// Maximum length of such a tag, in characters.
 const TAG_CHARS_MAX: usize = 64;
 

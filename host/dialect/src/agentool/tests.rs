@@ -110,7 +110,7 @@ fn a_document_with_one_thing_wrong_is_refused() {
         ("tool-spec", "/metadata/category", json!("search")),
         ("tool-spec", "/metadata/cost_tier", json!("cheapest")),
         ("tool-spec", "/metadata/side_effects", json!("no")),
-        ("tool-call", "/id", Value::Null),
+        ("tool-call", "/id", json!("")),
         ("tool-call", "/arguments", json!("{}")),
         ("tool-call", "/timestamp", json!("today")),
         ("tool-result", "/call_id", Value::Null),
@@ -230,6 +230,7 @@ fn a_tool_is_described_by_what_it_can_do_and_not_by_what_it_claims() {
         "parameters": { "properties": { "query": { "type": "string" } }, "type": "object" },
         "returns": { "type": "array" },
         "metadata": { "category": "retrieval", "cost_tier": "cheap", "side_effects": false },
+        "tool_id": "acme.searchPages", "component": "sha256:00",
     });
     assert_eq!(spec, expected);
     assert!(is_valid("tool-spec", &spec));

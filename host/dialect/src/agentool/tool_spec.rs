@@ -5,6 +5,10 @@ use toolcell_core::record::{Extra, ToolKind};
 use super::{Word, present, to_value};
 use crate::{Listed, visible};
 
+/// The fields with the id of the tool, and with the digest of its component: with them, a host imports what it exported.
+pub(super) const TOOL_ID: &str = "tool_id";
+const COMPONENT: &str = "component";
+
 /// `ToolSpec` (AO-TS-01..07).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
@@ -92,8 +96,18 @@ impl ToolSpec {
             parameters: Value::Object(listed.parameters()),
             returns: listed.output_schema.cloned(),
             metadata: Some(metadata),
-            extra: Extra::new(),
+            extra: Extra::from_iter([
+                (TOOL_ID.to_owned(), listed.declaration.tool_id.as_str().into()),
+                (COMPONENT.to_owned(), listed.component.into()),
+            ]),
         }
+    }
+
+    /// The id of the tool and the digest of the component that it was exported of (AO-P-01); `None` for a specification of
+    /// another program.
+    pub fn origin(&self) -> Option<(&str, &str)> {
+        let text = |name: &str| self.extra.get(name).and_then(Value::as_str);
+        text(TOOL_ID).zip(text(COMPONENT))
     }
 }
 

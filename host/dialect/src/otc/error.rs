@@ -9,8 +9,7 @@ use crate::{class_name, hint_without_loading};
 /// Maximum length of what an error says of the part that succeeded, and of a message for developers, in characters.
 const TEXT_CHARS_MAX: usize = 4_000;
 
-/// `output.error` of a result (OTC-R-06). `developer_message` is for the operator's own programs only: it may have what the
-/// tool printed, and paths of this machine.
+/// `output.error` of a result (OTC-R-06). No model reads `developer_message`.
 pub(super) fn error(
     error: &ToolError,
     result: Option<&ToolResult>,

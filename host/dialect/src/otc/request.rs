@@ -12,6 +12,8 @@ const VIOLATIONS_MAX: usize = 10;
 const SECRET_BYTES_MIN: usize = 8;
 /// Maximum length of a name or an id of a request, in bytes: records and answers repeat them.
 const NAME_BYTES_MAX: usize = 1_024;
+/// Maximum size of `user_info`, in bytes of JSON: the record of the call has it.
+const USER_INFO_BYTES_MAX: usize = 4_096;
 
 /// How exactly a request has to be what the format demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub struct Request {
     /// `context.secrets`, whether the tool declares them or not.
     pub secrets: Vec<(String, SecretValue)>,
     pub user_id: Option<String>,
-    /// What the authorization server says of the user. It reaches no tool, because none can declare it.
+    /// What the authorization server says of the user: for the record alone, because no tool can declare it.
     pub user_info: Option<Value>,
 }
 
@@ -72,17 +74,37 @@ impl Request {
         let secrets = reader.secrets(context);
         let user_id = context.and_then(|context| reader.text(context, "/context", "user_id", false));
         let user_info = context.and_then(user_info).cloned();
+        let is_secret = |text: &str| repeats(text, token.iter().chain(secrets.iter().map(|(_, value)| value)));
         for (place, name, id) in
             [("", "run_id", &run_id), ("", "execution_id", &execution_id), ("/context", "user_id", &user_id)]
         {
             // Ids go on record.
-            if id.as_ref().is_some_and(|id| repeats(id, token.iter().chain(secrets.iter().map(|(_, value)| value)))) {
+            if id.as_deref().is_some_and(is_secret) {
                 reader.wrong(place, name, "repeats a secret of the request");
+            }
+        }
+        // So does this.
+        if let Some(info) = &user_info {
+            if info.to_string().len() > USER_INFO_BYTES_MAX {
+                reader.wrong("/context", "user_info", &format!("is longer than {USER_INFO_BYTES_MAX} bytes"));
+            } else if any_text(info, &is_secret) {
+                reader.wrong("/context", "user_info", "repeats a secret of the request");
             }
         }
         let (Some(tool), true) = (tool, reader.wrong.is_empty()) else { return Err(reader.refusal()) };
         let inputs = inputs_of(text)?;
         Ok(Self { run_id, execution_id, created_at, tool, inputs, token, secrets, user_id, user_info })
+    }
+}
+
+/// Whether a text in `value`, or the name of a field, is one that `is_meant` finds.
+fn any_text(value: &Value, is_meant: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is_meant(text),
+        Value::Array(items) => items.iter().any(|item| any_text(item, is_meant)),
+        Value::Object(fields) => fields.iter().any(|(name, item)| is_meant(name) || any_text(item, is_meant)),
+        // A number can be a secret, too.
+        other => is_meant(&other.to_string()),
     }
 }
 
@@ -297,6 +319,19 @@ mod tests {
                 assert!(refusal.message.ends_with(&format!("{pointer}/{field} repeats a secret of the request")));
                 assert!(!refusal.message.contains("the-"), "{}", refusal.message);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_the_user_is_bounded_and_repeats_no_secret() {
+        for (info, why) in [
+            (json!({ "name": ["a the-token"] }), "user_info repeats a secret"),
+            (json!({ "the-secret": 1 }), "user_info repeats a secret"),
+            (json!({ "name": "x".repeat(4_096) }), "user_info is longer than 4096 bytes"),
+        ] {
+            let text = changed(|request| request["context"]["user_info"] = info);
+            let refusal = Request::read(&text, Mode::OtcSeed, Reading::Lenient).unwrap_err();
+            assert!(refusal.message.contains(why) && !refusal.message.contains("the-"), "{}", refusal.message);
         }
     }
 

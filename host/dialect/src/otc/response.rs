@@ -64,21 +64,12 @@ pub struct Reply<'a> {
     pub artifacts: Option<&'a str>,
     /// The authorization that the tool requires, and that of this call.
     pub authorization: Option<(&'a Requirement, &'a Authorization)>,
-    /// Whether the response is for the operator's own programs, which may see `developer_message` (O-18).
-    pub is_for_developers: bool,
 }
 
 impl<'a> Reply<'a> {
     /// A reply for any client, to the call of a tool that promises no artifact.
     pub fn new(mode: Mode, execution_id: &'a str) -> Self {
-        Self {
-            mode,
-            execution_id,
-            expects_artifact: false,
-            artifacts: None,
-            authorization: None,
-            is_for_developers: false,
-        }
+        Self { mode, execution_id, expects_artifact: false, artifacts: None, authorization: None }
     }
 }
 
@@ -96,8 +87,7 @@ pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_
 
 /// The response to a request that was refused before there was a call.
 pub fn refused(refusal: &Refusal, reply: &Reply<'_>) -> Value {
-    let developer = refusal.detail.as_deref().filter(|_| reply.is_for_developers);
-    let output = json!({ "error": error(&refusal.to_error(), None, developer, reply.mode) });
+    let output = json!({ "error": error(&refusal.to_error(), None, None, reply.mode) });
     response(reply, Timestamp::now(), 0, false, Some(output))
 }
 
@@ -120,13 +110,25 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) 
     {
         return json!({ "requires_authorization": authorization.to_value(reply.mode) });
     }
-    let detail = invocation.extra.get("error_detail").and_then(Value::as_str);
-    let developer = detail.filter(|_| reply.is_for_developers || !guard!("otc_developers"));
-    let error = match &result.error {
-        Some(known) => error(known, Some(result), developer, reply.mode),
-        None => error(&unexplained(result), Some(result), developer, reply.mode),
-    };
-    json!({ "error": error })
+    let known = result.error.clone().unwrap_or_else(|| unexplained(result));
+    let developer = for_developers(invocation, result, &known);
+    json!({ "error": error(&known, Some(result), Some(&developer), reply.mode) })
+}
+
+/// What the developer of a client needs to find out more: the call, the component, and what the engine or the tool said of
+/// the error. The detail in the record is the operator's alone: it has paths of this machine, and what the tool printed.
+fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
+    let mut said = format!("call {} of {}", invocation.invocation_id, invocation.tool_id);
+    if let Some(component) = &result.provenance.component {
+        said.push_str(&format!(" ({component})"));
+    }
+    if let Some(native) = &error.native_error_ref {
+        said.push_str(&format!("; native error: {native}"));
+    }
+    if !guard!("otc_developers") {
+        said.push_str(invocation.extra.get("error_detail").and_then(Value::as_str).unwrap_or_default());
+    }
+    said
 }
 
 /// The error of a result that is one but has none.

@@ -286,8 +286,7 @@ impl Routes {
             let mut given = request.headers().get_all(AUTHORIZATION).iter();
             let only = given.next().filter(|_| given.next().is_none()).and_then(|value| value.to_str().ok());
             if let Some(refused) = self.api.worker().and_then(|worker| worker.refusal(only)) {
-                let body = Bytes::copy_from_slice(refused.body.as_bytes());
-                let mut response = response(StatusCode::UNAUTHORIZED, "application/json", body);
+                let mut response = super::api::answered(&refused).map(|body| Answer::of(Content::Api(body)));
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 return Err(noted(response).into());
             }

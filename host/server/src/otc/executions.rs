@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn answer(bytes: usize) -> Answer {
-        Answer { status: 200, body: "x".repeat(bytes).into() }
+        Answer { status: 200, body: "x".repeat(bytes).into(), is_problem: false }
     }
 
     async fn code(executions: &Executions, principal: &Arc<str>, at: usize, of: &str) -> &'static str {

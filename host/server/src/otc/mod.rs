@@ -38,10 +38,8 @@ pub struct Settings {
     pub reading: Reading,
     /// What the address of an authorization begins with, before its id.
     pub authorizations: String,
-    /// What the address of a payload begins with, before its digest; `None` for the host's own URIs.
-    pub artifacts: Option<String>,
-    /// Whether all clients are the operator's own programs, which may see `developer_message` (O-18).
-    pub is_for_developers: bool,
+    /// What the address of a call begins with, before its id; its artifacts are below it.
+    pub calls: String,
 }
 
 /// An answer to a client.
@@ -51,14 +49,26 @@ pub struct Answer {
     pub status: u16,
     /// JSON.
     pub body: Arc<str>,
+    /// Whether the body is a problem (RFC 9457), because the request was none to execute a tool.
+    pub is_problem: bool,
 }
 
 impl Answer {
     fn new(status: u16, body: &Value) -> Self {
-        Self { status, body: body.to_string().into() }
+        Self { status, body: body.to_string().into(), is_problem: false }
     }
 
-    /// The answer to a request that led to no call: a response, because a client expects one.
+    /// The answer to a request that names no execution.
+    fn problem(status: u16, refusal: &Refusal) -> Self {
+        let title = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        let problem = json!({
+            "type": "about:blank", "title": title.unwrap_or("Error"), "status": status, "detail": refusal.message,
+            "code": refusal.code,
+        });
+        Self { is_problem: true, ..Self::new(status, &problem) }
+    }
+
+    /// The answer to an execution that led to no call: a response, because a client expects one.
     fn refused(status: u16, refusal: &Refusal, mode: Mode, execution_id: &str) -> Self {
         Self::new(status, &refused(refusal, &Reply::new(mode, execution_id)))
     }
@@ -80,6 +90,8 @@ pub struct ParsedCall {
     pub run_id: Option<String>,
     /// The user for whom the caller acts, as the caller says.
     pub user_id: Option<String>,
+    /// What the request says of that user, for the record alone: no tool gets it.
+    pub user_info: Option<Value>,
     /// Secrets for this call only, by the names of the tool's credentials: none that the tool does not declare.
     pub secrets: Vec<(String, SecretValue)>,
     /// The number of secrets that the tool does not declare, and that go nowhere.
@@ -180,14 +192,14 @@ impl Service {
             None => {
                 let refusal =
                     Refusal::new(ErrorClass::UnknownTool, "unknown_tool", "there is no tool of that name here");
-                Answer::refused(404, &refusal, mode, "")
+                Answer::problem(404, &refusal)
             }
         }
     }
 
     /// Reads a request to call a tool. Fails with the answer to what is none.
     pub fn read(&self, text: &str, mode: Mode) -> Result<Request, Answer> {
-        Request::read(text, mode, self.settings.reading).map_err(|refusal| Answer::refused(400, &refusal, mode, ""))
+        Request::read(text, mode, self.settings.reading).map_err(|refusal| Answer::problem(400, &refusal))
     }
 
     /// Answers a request to call a tool, which `principal` sent. `call` makes the call, at most once for each execution id
@@ -245,6 +257,7 @@ impl Service {
             execution_id: request.execution_id,
             run_id: request.run_id,
             user_id: request.user_id,
+            user_info: request.user_info,
         };
         let Some(record) = call(parsed).await else {
             let lost = Refusal::host_fault("the call was lost; it is not repeated, because it may have had effects");
@@ -266,11 +279,12 @@ impl Service {
             self.authorizations.complete(principal, key);
         }
         let id = key.map_or_else(|| record.invocation.invocation_id.to_string(), |key| key.execution_id.clone());
+        let artifacts = format!("{}{}/artifacts/", self.settings.calls, record.invocation.invocation_id);
         let reply = Reply {
             expects_artifact: tool.is_some_and(|tool| tool.expects_artifact),
-            artifacts: self.settings.artifacts.as_deref(),
+            // The token of an engine opens no route but those of a worker.
+            artifacts: Some(artifacts.as_str()).filter(|_| **principal != *ENGINE),
             authorization: missing.zip(authorization.as_ref()),
-            is_for_developers: self.settings.is_for_developers,
             ..Reply::new(mode, &id)
         };
         let answer = Answer::new(200, &result(&record.invocation, &record.result, &reply));
@@ -287,7 +301,7 @@ impl Service {
             None => {
                 let message = "there is no authorization of that id; it may have been too long ago";
                 let refusal = Refusal::new(ErrorClass::InvalidArguments, "unknown_authorization", message);
-                Answer::refused(404, &refusal, mode, "")
+                Answer::problem(404, &refusal)
             }
         }
     }

@@ -35,12 +35,12 @@ pub(super) fn read(text: &str, mode: Mode, may_install: bool, names: &Names) -> 
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
         let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
-        Registration::Refused(Answer::refused(422, &refusal, mode, ""))
+        Registration::Refused(Answer::problem(422, &refusal))
     };
     if !may_install && guard!("otc_install") {
         let message = "cannot register the tool: this client may not install tools; the operator adds their components";
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
-        return Registration::Refused(Answer::refused(403, &refusal, mode, ""));
+        return Registration::Refused(Answer::problem(403, &refusal));
     }
     let Ok(definition) = read_unique_json(text, JSON_VALUES_MAX) else {
         return bad("the definition is not JSON without duplicate keys, or is too large");

@@ -10,6 +10,7 @@ use super::samples::{COMPONENT, SECRET, Sample, TOKEN, check, failed, record};
 use super::token::tests::{SECRET as WORKER_SECRET, engine};
 use super::{Answer, ENGINE, ParsedCall, Service, Settings, Tool, Worker, WorkerSecret};
 
+const CALLS: &str = "https://tools.example.com/v1/calls/";
 const BASE: &str = "https://tools.example.com/otc/1.0/authorizations/";
 
 /// The same record of a call that was refused before its tool ran.
@@ -21,12 +22,8 @@ fn unstarted(mut record: CallRecord) -> CallRecord {
 }
 
 fn service() -> Service {
-    let service = Service::new(Settings {
-        reading: Reading::Strict,
-        authorizations: BASE.to_owned(),
-        artifacts: None,
-        is_for_developers: false,
-    });
+    let service =
+        Service::new(Settings { reading: Reading::Strict, authorizations: BASE.to_owned(), calls: CALLS.to_owned() });
     service.offer(vec![Tool::new(&Sample::new().listed())]);
     service
 }
@@ -81,8 +78,11 @@ impl Pipeline {
 
 #[track_caller]
 fn read(answer: &Answer, mode: Mode) -> (u16, Value) {
-    let body = serde_json::from_str(&answer.body).unwrap();
-    check("response", mode, &body);
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    match answer.is_problem {
+        true => assert!(body["code"].is_string() && body.get("execution_id").is_none(), "{body}"),
+        false => check("response", mode, &body),
+    }
     (answer.status, body)
 }
 
@@ -178,7 +178,10 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
     let poll = |principal: &str, is_set: bool| {
         let answer = service.authorization(principal, id, Mode::Otc, |name| is_set && name == TOKEN);
         let body: Value = serde_json::from_str(&answer.body).unwrap();
-        check(if answer.status == 200 { "authorization" } else { "response" }, Mode::Otc, &body);
+        match answer.status {
+            200 => check("authorization", Mode::Otc, &body),
+            _ => assert!(answer.is_problem, "{body}"),
+        }
         (answer.status, body)
     };
     assert_eq!(poll("anna", false), (200, asked.clone()));

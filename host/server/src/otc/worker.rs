@@ -1,6 +1,5 @@
 use serde_json::json;
 use toolcell_core::record::{ErrorClass, Refusal, Timestamp};
-use toolcell_dialect::otc::Mode;
 
 use super::{Answer, WorkerSecret};
 
@@ -26,6 +25,6 @@ impl Worker {
     pub fn refusal(&self, authorization: Option<&str>) -> Option<Answer> {
         let why = self.0.verify(authorization, Timestamp::now()).err()?;
         let refusal = Refusal::new(ErrorClass::PermissionDenied, "unauthorized", why);
-        Some(Answer::refused(401, &refusal, Mode::Arcade, ""))
+        Some(Answer::problem(401, &refusal))
     }
 }

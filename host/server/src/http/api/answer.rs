@@ -20,7 +20,7 @@ use crate::http::problem::{Problem, whole_seconds};
 use super::{Caller, Role};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(super) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The principal of a request that only callers may make.
 pub(super) struct Who(pub(super) Arc<Caller>);

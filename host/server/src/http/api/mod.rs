@@ -41,6 +41,7 @@ use crate::vain_cancels::VainCancels;
 use keys::Keys;
 use live::LiveCalls;
 use otc::Otc;
+pub(super) use otc::answered;
 
 /// The routes, and what the holders of tokens may do.
 pub(super) struct Api {
@@ -215,7 +216,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::show).post(approvals::answer))
         .route("/v1/openapi.json", get(openapi::show))
-        .route("/v1/dialects/agentool/registry", get(registry::show))
+        .route("/v1/dialects/agentool/registry", get(registry::show).post(registry::import))
         .route("/v1/dialects/agentool/tools/{name}", get(registry::entry).post(registry::call))
         .route("/v1/dialects/{dialect}/tools", get(otc::list).post(otc::register))
         .route("/v1/dialects/{dialect}/tools/{name}", get(otc::show))

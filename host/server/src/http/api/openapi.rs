@@ -71,7 +71,8 @@ const OTC_TOOLS: &str = "~1v1~1dialects~1{dialect}~1tools";
 const OTC_TOOL: &str = "~1v1~1dialects~1{dialect}~1tools~1{name}";
 const OTC_EXECUTE: &str = "~1v1~1dialects~1{dialect}~1execute";
 const OTC_AUTHORIZATION: &str = "~1v1~1dialects~1{dialect}~1authorizations~1{id}";
-/// An endpoint of agentool.
+/// The registry of agentool, and an endpoint in it.
+const AGENTOOL_REGISTRY: &str = "~1v1~1dialects~1agentool~1registry";
 const AGENTOOL_TOOL: &str = "~1v1~1dialects~1agentool~1tools~1{name}";
 const WORKER_HEALTH: &str = "~1worker~1health";
 const WORKER_TOOLS: &str = "~1worker~1tools";
@@ -99,6 +100,7 @@ const WORKER_INVOKE: &str = "~1worker~1tools~1invoke";
         super::approvals::answer,
         super::registry::show,
         super::registry::entry,
+        super::registry::import,
         super::registry::call,
         super::otc::list,
         super::otc::show,
@@ -154,15 +156,20 @@ fn document(is_worker: bool) -> Value {
         ("~1v1~1search", "tool-search-result"),
         ("~1v1~1surface", "tool-surface"),
         ("~1v1~1approvals", "approvals-list"),
-        ("~1v1~1dialects~1agentool~1registry", "agentool-tool-registry"),
+        (AGENTOOL_REGISTRY, "agentool-tool-registry"),
         (AGENTOOL_TOOL, "agentool-tool-registry"),
     ] {
         put_json(&mut document, &format!("/paths/{path}/get/responses/200"), component(name));
     }
-    let call = format!("/paths/{AGENTOOL_TOOL}/post");
-    put(&mut document, &call, "requestBody", json!({ "required": true }));
-    put_json(&mut document, &format!("{call}/requestBody"), component("agentool-tool-call"));
-    put_json(&mut document, &format!("{call}/responses/200"), component("agentool-tool-result"));
+    for (path, sent, answer) in [
+        (AGENTOOL_REGISTRY, "agentool-tool-spec", "agentool-tool-registry"),
+        (AGENTOOL_TOOL, "agentool-tool-call", "agentool-tool-result"),
+    ] {
+        let place = format!("/paths/{path}/post");
+        put(&mut document, &place, "requestBody", json!({ "required": true }));
+        put_json(&mut document, &format!("{place}/requestBody"), component(sent));
+        put_json(&mut document, &format!("{place}/responses/200"), component(answer));
+    }
     document
 }
 
@@ -196,7 +203,8 @@ fn describe_calls(document: &mut Value) {
     }
 }
 
-/// Adds the bodies of Open Tool Calling. What it refuses is a response in its own terms; what the API refuses, a problem.
+/// Adds the bodies of Open Tool Calling. An execution that is refused gets a response in its own terms; any other request, a
+/// problem.
 fn describe_otc(document: &mut Value) {
     let any = |names: &[&str]| json!({ "anyOf": names.iter().map(|name| component(name)).collect::<Vec<_>>() });
     let list = |items: Value| json!({ "type": "array", "items": items });
@@ -221,8 +229,9 @@ fn describe_otc(document: &mut Value) {
         let responses = document.pointer(&format!("{place}/responses")).and_then(Value::as_object);
         let statuses: Vec<String> = responses.into_iter().flat_map(Map::keys).cloned().collect();
         for status in statuses {
-            let said = if status == "200" || path == WORKER_INVOKE { answer.clone() } else { response() };
-            put_json(document, &format!("{place}/responses/{status}"), said);
+            if status == "200" || matches!(path, OTC_EXECUTE | WORKER_INVOKE) {
+                put_json(document, &format!("{place}/responses/{status}"), answer.clone());
+            }
         }
     }
 }
@@ -318,7 +327,7 @@ mod tests {
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
         let paths = document["paths"].as_object().unwrap();
         let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
-        assert_eq!(operations.len(), 25);
+        assert_eq!(operations.len(), 26);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];

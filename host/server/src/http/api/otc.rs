@@ -21,7 +21,7 @@ use crate::offer::Offer;
 use crate::otc::{Answer, ParsedCall, Registration, Service, Settings, Tool};
 use crate::trace::of_headers;
 
-use super::answer::{JSON, Place, Who, is_media_type, text};
+use super::answer::{JSON, PROBLEM, Place, Who, is_media_type, text};
 use super::calls::lost;
 use super::start::{Foreign, Wish};
 use super::{Caller, Shared};
@@ -61,8 +61,7 @@ impl Otc {
         let settings = Settings {
             reading: Reading::Lenient,
             authorizations: format!("{base}/v1/dialects/otc/authorizations/"),
-            artifacts: None,
-            is_for_developers: false,
+            calls: format!("{base}/v1/calls/"),
         };
         Self { service: Arc::new(Service::new(settings)), offered: Mutex::default() }
     }
@@ -97,10 +96,10 @@ fn find<'a>(offering: &'a Offering, named: &Named) -> Option<&'a Arc<Offer>> {
 }
 
 /// An answer of the service.
-pub(super) fn answered(answer: &Answer) -> Response<Body> {
+pub(in crate::http) fn answered(answer: &Answer) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::copy_from_slice(answer.body.as_bytes())));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CONTENT_TYPE, if answer.is_problem { PROBLEM } else { JSON });
     response
 }
 
@@ -224,7 +223,9 @@ pub(super) async fn invoke(
 
 /// The call in the terms of the host.
 fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) -> Wish {
-    let ParsedCall { requested, tool, input, execution_id, run_id, user_id, secrets, ignored_secrets, .. } = parsed;
+    let ParsedCall {
+        requested, tool, input, execution_id, run_id, user_id, user_info, secrets, ignored_secrets, ..
+    } = parsed;
     let mut fields = Extra::new();
     if ignored_secrets > 0 {
         // Not their names: a client that mixes them up with the values would find a value in the record.
@@ -235,6 +236,7 @@ fn wish(parsed: ParsedCall, route: &'static str, trace: Option<TraceContext>) ->
             fields.insert(name.to_owned(), said.into());
         }
     }
+    fields.extend(user_info.map(|info| ("user_info".to_owned(), info)));
     Wish {
         tool: tool.as_ref().map_or(requested, Named::qualified_name),
         input: Input::from_text(input),

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::record::{Input, LoadingState};
 use toolcell_dialect::Listed;
-use toolcell_dialect::agentool::{self, Auth, Entry, Query, ToolRegistry, is_named, query};
+use toolcell_dialect::agentool::{self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query};
 
 use crate::Offering;
 use crate::http::problem::Problem;
@@ -35,12 +35,13 @@ pub(super) struct Wanted {
     category: Option<String>,
 }
 
-/// A `tool_call`; the rest of it changes nothing.
+/// A `tool_call`, or an object that has one; the rest of it changes nothing.
 #[derive(Deserialize)]
 struct ToolCall {
-    id: String,
-    name: String,
-    arguments: Box<RawValue>,
+    id: Option<String>,
+    name: Option<String>,
+    arguments: Option<Box<RawValue>>,
+    tool_call: Option<Box<Self>>,
 }
 
 /// The tools that can be called, and the registry of them, in the same order.
@@ -104,11 +105,61 @@ pub(super) async fn entry(
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
-    caller.load(&offering, offer, &method).await;
-    let (offers, mut all) = whole(&shared, &caller, &offering);
+    Ok(alone(&shared, &caller, &offering, offer, &method).await)
+}
+
+/// The registry with this tool alone, which the caller can call from then on.
+async fn alone(
+    shared: &Shared,
+    caller: &Caller,
+    offering: &Arc<Offering>,
+    offer: &Arc<Offer>,
+    method: &Method,
+) -> Response<Body> {
+    caller.load(offering, offer, method).await;
+    let (offers, mut all) = whole(shared, caller, offering);
     let mut is_meant = offers.iter().map(|other| Arc::ptr_eq(other, offer));
     all.tools.retain(|_| is_meant.next().unwrap_or(false));
-    Ok(json(StatusCode::OK, &all))
+    json(StatusCode::OK, &all)
+}
+
+/// Imports a ToolSpec that toolcell exported: finds its tool, of that very component, which the caller can call from then on.
+/// A specification brings no code, so nothing is installed.
+#[utoipa::path(
+    post, path = "/v1/dialects/agentool/registry", tag = "agentool",
+    responses(
+        (status = 200, description = "The registry with the tool of the specification alone"),
+        (status = 404, description = "There is no such tool"),
+        (status = 409, description = "The tool is that of another component"),
+    ),
+)]
+pub(super) async fn import(
+    State(shared): State<Arc<Shared>>,
+    Who(caller): Who,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response<Body>, Problem> {
+    let spec: ToolSpec = read(&headers, &body)?;
+    drop(body);
+    let foreign = || {
+        let why = "cannot import the specification: it has no tool_id and component, which `toolcell export` writes";
+        Problem::new(400, "body_invalid", why)
+    };
+    let (tool_id, component) = spec.origin().ok_or_else(foreign)?;
+    let offering = shared.server.offering();
+    let found = offering.offers.offered().find(|offer| offer.tool.declaration().tool_id == tool_id);
+    let unknown = || {
+        let why = format!("there is no tool {tool_id:?} here; only the operator adds components to this server");
+        Problem::new(404, "unknown_tool", why)
+    };
+    let offer = found.ok_or_else(unknown)?;
+    let known = offer.listed(|listed| listed.component.to_owned());
+    if known != component {
+        let why = format!("the tool {tool_id:?} is that of {known} here, and the specification is of {component:?}");
+        return Err(Problem::new(409, "version_mismatch", why));
+    }
+    Ok(alone(&shared, &caller, &offering, offer, &method).await)
 }
 
 /// Calls a tool: the endpoint of its entry.
@@ -130,10 +181,18 @@ pub(super) async fn call(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
-    let ToolCall { id, name: called, arguments } = read(&headers, &body)?;
+    let sent: ToolCall = read(&headers, &body)?;
     drop(body);
     let invalid = |why: String| Problem::new(400, "body_invalid", format!("cannot read the body: {why}"));
-    if id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX {
+    let sent = match sent {
+        ToolCall { tool_call: Some(inner), .. } => *inner,
+        plain => plain,
+    };
+    let (id, called, arguments) = match sent {
+        ToolCall { id, name: Some(name), arguments: Some(arguments), .. } => (id, name, arguments),
+        _ => return Err(invalid("name or arguments is missing".to_owned())),
+    };
+    if id.as_ref().is_some_and(|id| id.is_empty() || id.len() > NATIVE_ID_BYTES_MAX) {
         return Err(invalid(format!("id has 1 to {NATIVE_ID_BYTES_MAX} bytes")));
     }
     let offering = shared.server.offering();
@@ -143,7 +202,7 @@ pub(super) async fn call(
     }
     let (route, trace) = ("POST /v1/dialects/agentool/tools/{name}", of_headers(&headers));
     let input = Input::from_text(arguments.get());
-    let wish = Wish { tool: name, input, native_call_id: Some(id), timeout: None, route, trace, foreign: None };
+    let wish = Wish { tool: name, input, native_call_id: id, timeout: None, route, trace, foreign: None };
     let lease = caller.reserve(wish.input.text()).await?;
     // Nothing finds the call again, so it ends with its request.
     let gone = CancellationToken::new();
