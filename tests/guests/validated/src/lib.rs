@@ -41,8 +41,12 @@ impl guest::Guest for Validated {
                     }),
                     &[],
                 ),
-                Tool::new("prepared", Access::ReadsFiles, "Its preflight reads the file that it is told, and tries to write")
-                    .input(json!({ "path": { "type": "string" } }), &["path"]),
+                Tool::new(
+                    "prepared",
+                    Access::ReadsFiles,
+                    "Its preflight reads the file that it is told, and tries to write",
+                )
+                .input(json!({ "path": { "type": "string" } }), &["path"]),
                 plain("check_spins", "Its value check never returns"),
                 plain("check_panics", "Its value check traps"),
                 plain("preflight_spins", "Its preflight never returns"),

@@ -327,7 +327,7 @@ mod tests {
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
         let paths = document["paths"].as_object().unwrap();
         let operations: Vec<(&String, &Value)> = paths.values().flat_map(|path| path.as_object().unwrap()).collect();
-        assert_eq!(operations.len(), 25);
+        assert_eq!(operations.len(), 26);
         for (method, operation) in &operations {
             let responses = operation["responses"].as_object().unwrap();
             let mut meant = vec!["400", "401", "403", "408", "413", "429", "500", "503"];
