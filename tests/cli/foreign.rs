@@ -78,7 +78,7 @@ fn a_program_that_takes_all_memory_for_its_own_dies_as_the_book_says_unless_it_t
     };
     let (sizes, get) = (format!("(drop {SIZES})"), format!("(drop {GET})"));
     assert_eq!(run(TAKE, &format!("{sizes} {get}"))["structured_content"]["exit_code"], 0);
-    assert_eq!(run(&format!("{sizes} {TAKE}"), &get)["error"]["code"], "guest_panicked");
+    assert_eq!(run(&format!("{sizes} {TAKE}"), &get)["error"]["error_code"], "guest_panicked");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
 
     // Beside another component, a grant can be meant for that one.
     let served = |tools: &[&str]| {
-        let tools: Vec<String> = tools.iter().map(|tool| folder.join(tool).display().to_string()).collect();
-        let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
-        let mut session = Client::with(&tools, [&read]);
+        let mut arguments = vec!["mcp".to_owned(), read.clone()];
+        arguments.extend(tools.iter().map(|tool| folder.join(tool).display().to_string()));
+        let mut session = Client::run(Toolcell::new(arguments));
         session.initialize("2025-11-25");
         let listed = session.request("tools/list", json!({}));
         let listed = listed["result"]["tools"].as_array().unwrap().iter();

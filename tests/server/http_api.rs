@@ -499,38 +499,6 @@ fn an_artifact_is_fetched_whole_or_in_part() {
 }
 
 #[test]
-fn a_batch_answers_with_each_result_as_an_array_or_line_by_line() {
-    let web = Web::of(&["probe#echo", "probe#fail"]);
-    let calls = json!([
-        { "id": "a", "tool": "echo", "input": { "n": 1 } },
-        { "id": "b", "tool": "fail", "input": { "class": "execution_failed" } },
-        { "id": "c", "tool": "echo", "depends_on": ["b"] },
-        { "id": "d", "tool": "nothing" },
-    ]);
-    let holds = |results: &[Value]| {
-        results.iter().for_each(|one| check_one("batch-result", one));
-        let of = |id: &str| &results.iter().find(|one| one["id"] == id).unwrap()["result"];
-        assert_eq!((results.len(), &of("a")["status"]), (4, &json!("succeeded")));
-        assert_eq!(of("b")["error"]["error_class"], "execution_failed");
-        assert_eq!(of("c")["error"]["error_class"], "sibling_canceled");
-        assert_eq!(of("d")["error"]["error_class"], "unknown_tool");
-    };
-    let reply = web.post("/v1/batches", &[], &calls);
-    assert_eq!(reply.status, 200, "{reply:?}");
-    holds(reply.value()["results"].as_array().unwrap());
-    let lines: String = calls.as_array().unwrap().iter().map(|call| format!("{call}\n")).collect();
-    let reply = web.request("POST /v1/batches", &[("Content-Type", "application/x-ndjson")], &lines);
-    assert_eq!(reply.header("content-type").as_deref(), Some("application/x-ndjson"));
-    let results: Vec<Value> = reply.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    holds(&results);
-    let id = results[0]["result"]["invocation_id"].as_str().unwrap();
-    assert_eq!(web.get(&format!("/v1/calls/{id}")).status, 200, "a call of a batch is found by its id");
-    for wrong in [json!([]), json!({}), json!([{ "id": "a", "tool": "x", "depends_on": ["z"] }])] {
-        web.post("/v1/batches", &[], &wrong).is_problem(422, "batch_invalid");
-    }
-}
-
-#[test]
 fn so_many_calls_of_a_principal_run_without_a_request() {
     let mut web = of_two(&["probe#progress", "probe#echo"], &[]);
     let started: Vec<String> = (0..64).map(|_| web.begin_call(&endless())).collect();

@@ -130,8 +130,8 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
 /// Lets the module end with any status: it calls the component's function in place of the adapter's.
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     let (mut copy, mut exits) = (Module::new(), false);
-    let lacks_memory = lacks_memory(module)?;
-    let mut adds_memory = lacks_memory;
+    let lacks = Lacks::of(module)?;
+    let mut adds_memory = lacks.memory;
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
         if adds_memory && payload.as_section().is_some_and(|(id, _)| AFTER_MEMORIES.contains(&id)) {
@@ -140,7 +140,7 @@ fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
         }
         match payload {
             Payload::ImportSection(imports) => _ = copy.section(&renamed(imports, &mut exits)?),
-            Payload::ExportSection(exports) if lacks_memory => _ = copy.section(&with_memory(exports)?),
+            Payload::ExportSection(exports) if lacks.export => _ = copy.section(&with_memory(exports)?),
             payload => {
                 if let Some((id, range)) = payload.as_section() {
                     copy.section(&RawSection { id, data: module.get(range).unwrap_or_default() });
@@ -163,23 +163,28 @@ const AFTER_MEMORIES: std::ops::RangeInclusive<u8> = 6..=13;
 /// The name under which a module exports its memory.
 const MEMORY: &str = "memory";
 
-/// Whether the module has no memory, and no other export with its name. The adapter keeps its own data in the memory of the
-/// module.
-fn lacks_memory(module: &[u8]) -> anyhow::Result<bool> {
-    for payload in Parser::new(0).parse_all(module) {
-        match payload? {
-            Payload::MemorySection(memories) if memories.count() > 0 => return Ok(false),
-            Payload::ExportSection(exports) => {
-                for export in exports {
-                    if export?.name == MEMORY {
-                        return Ok(false);
+/// What a module lacks of a memory. The adapter keeps its own data in the memory that the module exports.
+struct Lacks {
+    memory: bool,
+    export: bool,
+}
+
+impl Lacks {
+    fn of(module: &[u8]) -> anyhow::Result<Self> {
+        let (mut has_memory, mut has_name) = (false, false);
+        for payload in Parser::new(0).parse_all(module) {
+            match payload? {
+                Payload::MemorySection(memories) => has_memory = memories.count() > 0,
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        has_name |= export?.name == MEMORY;
                     }
                 }
+                _ => {}
             }
-            _ => {}
         }
+        Ok(Self { memory: !has_memory && !has_name, export: !has_name })
     }
-    Ok(true)
 }
 
 fn one_page() -> MemorySection {
@@ -252,9 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_a_memory_gets_one() {
+    fn a_command_that_exports_no_memory_does_so() {
         for text in [
             r#"(module (func (export "_start") (loop (br 0))))"#,
+            r#"(module (memory 2) (func (export "_start")))"#,
             r#"(module (global i32 (i32.const 7)) (func $f) (start $f) (export "_start" (func $f)))"#,
         ] {
             let (_, exports) = names(&adapted(text).unwrap());

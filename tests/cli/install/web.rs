@@ -77,7 +77,7 @@ fn what_may_be_unsigned_in_one_project_may_not_in_another() {
     assert_eq!(install(&place, &server, 0), "");
     let other = place.home.parent().unwrap().join("other");
     fs::create_dir(&other).unwrap();
-    fs::write(other.join("toolcell.toml"), "").unwrap();
+    fs::write(other.join("toolcell.toml"), format!("[tools]\ngreet = {url:?}\n")).unwrap();
     fs::copy(place.project.join("toolcell.lock"), other.join("toolcell.lock")).unwrap();
     place.run_in(&other, &["policy", "trust"]).exits(0);
     // The lock comes with the project, and what it says of signatures is not the user's word.

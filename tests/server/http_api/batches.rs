@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{ANNA, Api, BERT, SOON, Said, endless, of_two, token_file};
-use crate::support::{Web, records, scratch};
+use crate::support::{Web, check_one, records, scratch};
 
 const LINES: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
 
@@ -89,4 +89,36 @@ fn the_results_of_a_batch_are_counted_and_what_is_too_much_is_left_out_and_stays
     assert!(!is_left_out(&recorded) && recorded["model_facing_content"].to_string().len() > 60_000);
     // The client has the answer, so there is room again.
     assert!(batch(&calls[..10]).iter().all(|one| !is_left_out(&one["result"])));
+}
+
+#[test]
+fn a_batch_answers_with_each_result_as_an_array_or_line_by_line() {
+    let web = Web::of(&["probe#echo", "probe#fail"]);
+    let calls = json!([
+        { "id": "a", "tool": "echo", "input": { "n": 1 } },
+        { "id": "b", "tool": "fail", "input": { "class": "execution_failed" } },
+        { "id": "c", "tool": "echo", "depends_on": ["b"] },
+        { "id": "d", "tool": "nothing" },
+    ]);
+    let holds = |results: &[Value]| {
+        results.iter().for_each(|one| check_one("batch-result", one));
+        let of = |id: &str| &results.iter().find(|one| one["id"] == id).unwrap()["result"];
+        assert_eq!((results.len(), &of("a")["status"]), (4, &json!("succeeded")));
+        assert_eq!(of("b")["error"]["error_class"], "execution_failed");
+        assert_eq!(of("c")["error"]["error_class"], "sibling_canceled");
+        assert_eq!(of("d")["error"]["error_class"], "unknown_tool");
+    };
+    let reply = web.post("/v1/batches", &[], &calls);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    holds(reply.value()["results"].as_array().unwrap());
+    let lines: String = calls.as_array().unwrap().iter().map(|call| format!("{call}\n")).collect();
+    let reply = web.request("POST /v1/batches", &[("Content-Type", "application/x-ndjson")], &lines);
+    assert_eq!(reply.header("content-type").as_deref(), Some("application/x-ndjson"));
+    let results: Vec<Value> = reply.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    holds(&results);
+    let id = results[0]["result"]["invocation_id"].as_str().unwrap();
+    assert_eq!(web.get(&format!("/v1/calls/{id}")).status, 200, "a call of a batch is found by its id");
+    for wrong in [json!([]), json!({}), json!([{ "id": "a", "tool": "x", "depends_on": ["z"] }])] {
+        web.post("/v1/batches", &[], &wrong).is_problem(422, "batch_invalid");
+    }
 }

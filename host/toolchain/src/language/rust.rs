@@ -49,6 +49,7 @@ const SDK: &[File] = sdk::files![
     "guest-sdk/rust/src/configuration.rs",
     "guest-sdk/rust/src/context.rs",
     "guest-sdk/rust/src/context_modifiers.rs",
+    "guest-sdk/rust/src/doc.rs",
     "guest-sdk/rust/src/error.rs",
     "guest-sdk/rust/src/hook.rs",
     "guest-sdk/rust/src/hook_component.rs",

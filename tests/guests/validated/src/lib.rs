@@ -77,7 +77,7 @@ impl validation::Guest for Validated {
             }
             "nosy" => nosy::look_around(&input),
             "prepared" if std::fs::read(input.text("path")).is_ok() => {
-                Err(error(ErrorClass::SandboxViolation, "read", "The value check read a file."))
+                Err(error(ErrorClass::ExecutionFailed, "read", "The value check read a file."))
             }
             "check_spins" => spin(),
             "check_panics" => panic!("the value check gave up"),
@@ -100,7 +100,7 @@ impl validation::Guest for Validated {
             "nosy" => nosy::look_around(&input),
             "prepared" => match std::fs::read_to_string(input.text("path")) {
                 Ok(_) if std::fs::write(input.text("path"), "written").is_ok() => {
-                    Err(error(ErrorClass::SandboxViolation, "written", "The preflight wrote a file."))
+                    Err(error(ErrorClass::ExecutionFailed, "written", "The preflight wrote a file."))
                 }
                 Ok(text) if text == "ready" => Ok(()),
                 Ok(_) => Err(error(ErrorClass::SetupRequired, "not_ready", "The file does not say `ready`.")),
