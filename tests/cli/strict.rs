@@ -453,7 +453,7 @@ fn with_notes() -> (Vec<u8>, Vec<&'static str>) {
             ("/interfaces/0", "is_destructive", json!("classifier:is_destructive")),
             ("/interfaces/0", "rendering", json!({"a": 1})),
             ("/execution_profiles/0", "supports_background", json!(true)),
-            ("/permission_profiles/0", "retention_hint", json!("1d")),
+            ("/permission_profiles/0", "retention_hint", json!("briefly")),
             ("/permission_profiles/0", "rule_matching_fields", json!(["command"])),
             ("/permission_profiles/0", "schema_version", json!("0.2.7")),
         ] {
@@ -486,7 +486,7 @@ fn unknown_fields_and_unused_hints_survive_and_are_named_by_describe_and_doctor(
         described["notes"].as_array().unwrap().iter().map(|note| note["path"].as_str().unwrap()).collect();
     assert!(places.iter().all(|place| noted.contains(place)) && noted.len() == places.len(), "{noted:#?}");
     assert_eq!(described["declarations"][0]["colour"], "red");
-    assert_eq!(described["permission_profiles"][0]["retention_hint"], "1d");
+    assert_eq!(described["permission_profiles"][0]["retention_hint"], "briefly");
     let people = Toolcell::new(["describe", &tool]).run().exits(0).stdout;
     assert!(people.contains("  notes:\n"), "{people}");
     std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"tool.wasm\"\n").unwrap();

@@ -97,7 +97,7 @@ fn what_a_publisher_wrote_passes_for_no_line_of_the_program() {
     assert!(told.contains("  org.opencontainers.image.version: 1.0"), "{told}");
     toolcell(&["install", &to, "--name=greet", "--allow-unsigned", "--yes"]);
     let listed = toolcell(&["list"]);
-    assert!(listed.lines().count() == 2 && !listed.contains("Debian"), "{listed}");
+    assert!(listed.lines().count() == 3 && !listed.contains("Debian"), "{listed}");
 }
 
 #[test]
