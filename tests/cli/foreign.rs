@@ -142,7 +142,8 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
     assert!(served(&["folders.wasm"]).contains(data));
     assert!(!served(&["folders.wasm", "echo.wasm"]).contains(data));
     let together = json!({ "id": "a", "tool": folder.join("folders.wasm#folder"), "input": {} });
-    let batch = Toolcell::new(["batch", "-", "--no-config", &read]).stdin(&format!("{together}\n")).run().exits(0);
+    let batch =
+        Toolcell::new(["batch", "-", "--record", "--no-config", &read]).stdin(&format!("{together}\n")).run().exits(0);
     let record: Value = serde_json::from_str(batch.stdout.trim()).unwrap();
     assert_eq!(answer(&record), "");
     assert!(notes(&record).contains("name its component alone"), "{record:#}");

@@ -85,10 +85,10 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     missing.failed("setup_required", "not_found").never_ran();
     std::fs::write(&file, "not yet").unwrap();
     prepared().read(&dir).call(input.clone()).await.failed("setup_required", "not_ready").never_ran();
-    // Nothing is read for a call that is denied, or that nobody has approved yet.
+    // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
     prepared().call(input.clone()).await.failed("permission_denied", "not_granted").never_ran();
     let denied = prepared().read(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
-    denied.call(input.clone()).await.failed("permission_denied", "denied_by_rule").never_ran();
+    denied.call(input.clone()).await.failed("setup_required", "not_found").never_ran();
     let planned = prepared().read(&dir).policy(|policy| policy.add(asking()));
     let asked = planned.call(input).await;
     asked.never_ran();

@@ -104,7 +104,9 @@ async fn a_component_sees_copies_of_what_is_known() {
 
 #[tokio::test]
 async fn a_hook_that_spins_runs_out_of_fuel() {
-    let called = attack("", "pre_tool_use", "spin").await;
+    // So much fuel lasts a minute on a busy machine.
+    let (host, _) = host_with(&PATIENT.replace("60s", "10m"), Path::new("/")).await;
+    let called = at(&host, "pre_tool_use", json!([{"attack": "spin"}])).await;
     called.failed("hook_blocked", "hook_failed").ended("denied", "blocked").never_ran();
     assert!(run(&called, "pre_tool_use")["error"].as_str().unwrap().contains("20000000000 units of fuel"));
 }

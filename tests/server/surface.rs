@@ -136,7 +136,7 @@ fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
     assert_eq!(loaded["surface_reason"], "updated: the caller loaded 1 of the tools");
     assert_eq!(seen(&mut other)["loaded_tools"], json!(["surface_seen.t0"]));
     shop.configure("[surface]\nfeatures = [\"beta\"]");
-    one.says("the surface of tools was updated");
+    one.says("the list of tools that clients can call changed");
     let reason = seen(&mut one)["surface_reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("updated: ") && reason.contains("feature gates"), "{reason}");
 }
