@@ -4,6 +4,9 @@
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
+/// The field of `_meta` with the revision of a request, in revisions without `initialize`.
+const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
+
 /// Checks an `initialize` request. Returns it with what a client may leave out, if it has left that out.
 ///
 /// # Errors
@@ -15,6 +18,10 @@ pub(super) fn complete(request: &[u8]) -> Result<Option<Vec<u8>>, ErrorData> {
     let params = request.get_mut("params").and_then(Value::as_object_mut);
     let params =
         params.ok_or_else(|| wrong("params", "an object with protocolVersion, capabilities and clientInfo"))?;
+    // Requests of a revision without this method name it so. The library says that there is no such method.
+    if params.get("_meta").is_some_and(|meta| meta.get(REVISION).is_some()) {
+        return Ok(None);
+    }
     if !params.get("protocolVersion").is_some_and(Value::is_string) {
         return Err(wrong("params.protocolVersion", "a text such as \"2025-11-25\""));
     }
@@ -60,6 +67,8 @@ mod tests {
         let completed: Value =
             serde_json::from_slice(&complete(without.to_string().as_bytes()).unwrap().unwrap()).unwrap();
         assert_eq!(completed["params"]["clientInfo"], json!({ "name": "c", "version": "" }));
+        let newer = json!({ "method": "initialize", "params": { "_meta": { super::REVISION: "2026-07-28" } } });
+        assert!(complete(newer.to_string().as_bytes()).unwrap().is_none());
         for (path, field) in [
             ("/params", "params"),
             ("/params/protocolVersion", "params.protocolVersion"),
