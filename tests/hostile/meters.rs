@@ -36,14 +36,15 @@ pub(super) fn threads() -> u64 {
     status("Threads")
 }
 
-/// Open files, without the one of this listing, and without those of loaded components: their compiled code and memory
-/// images.
+/// Open files, without the one of this listing, those of loaded components, which are their compiled code and memory images,
+/// and the list of mounts, which a process opens once.
 pub(super) fn descriptors() -> u64 {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
-    let is_code = |link: &std::path::Path| {
-        link.read_link().is_ok_and(|to| ["/cache/", "/memfd:"].iter().any(|kept| to.to_string_lossy().contains(kept)))
+    let is_kept = |link: &std::path::Path| {
+        let kept = ["/cache/", "/memfd:", "/mountinfo"];
+        link.read_link().is_ok_and(|to| kept.iter().any(|kept| to.to_string_lossy().contains(kept)))
     };
-    files.filter(|file| file.as_ref().is_ok_and(|file| !is_code(&file.path()))).count() as u64 - 1
+    files.filter(|file| file.as_ref().is_ok_and(|file| !is_kept(&file.path()))).count() as u64 - 1
 }
 
 /// Samples the open files every 2 ms, and keeps the maximum.
