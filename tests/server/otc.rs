@@ -463,12 +463,19 @@ fn an_endpoint_of_agentool_takes_the_calls_of_its_tool() {
 fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_component() {
     let (_guard, path) = scratch();
     let file = path.join("records");
-    let web = Web::with(&["probe#echo"], [format!("--record={}", file.display())]);
+    // Of the two tools, the second one is deferred.
+    let config = path.join("settings.toml");
+    std::fs::write(&config, "[surface]\nmax_loaded = 1\n").unwrap();
+    let options = [format!("--record={}", file.display()), format!("--config={}", config.display())];
+    let web = Web::with(&["probe#fail", "probe#echo"], options);
     let tool = format!("{}#echo", fixture("probe").display());
     let exported = Toolcell::new(["export", &tool, "--dialect=agentool", "--no-config"]).run().exits(0);
     let spec = exported.json()[0].clone();
     check_one("agentool-tool-spec", &spec);
     let import = |spec: &Value| web.post("/v1/dialects/agentool/registry", &[], spec);
+    let early =
+        web.post("/v1/dialects/agentool/tools/probe_echo", &[], &json!({ "name": "probe_echo", "arguments": {} }));
+    assert!(early.body.contains("schema_not_loaded"), "{early:?}");
     let imported = import(&spec).value();
     check_one("agentool-tool-registry", &imported);
     let [entry] = imported["tools"].as_array().unwrap().as_slice() else { panic!("{imported:#}") };
@@ -485,5 +492,5 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
         import(&spec).is_problem(status, code);
     }
     web.end();
-    assert_eq!(records(&file)[0]["result"]["provenance"]["component"], spec["component"]);
+    assert_eq!(records(&file).last().unwrap()["result"]["provenance"]["component"], spec["component"]);
 }

@@ -28,6 +28,10 @@ pub struct CallTerms {
 impl CallTerms {
     /// Reads the terms of a message. One that says nothing of them has none, and so has a text that is no JSON object.
     pub fn read(message: &str) -> Self {
+        // A list would be read field by field, and arguments of a call would pass for a choice.
+        if !message.trim_start().starts_with('{') {
+            return Self::default();
+        }
         let mut terms: Self = serde_json::from_str(message).unwrap_or_default();
         terms.tool_choice = terms.tool_choice.filter(|choice| choice.to_string().len() <= CHOICE_BYTES_MAX);
         terms
@@ -92,7 +96,7 @@ pub(super) fn arguments(written: Option<&RawValue>) -> Input {
 mod tests {
     use serde_json::value::RawValue;
 
-    use super::arguments;
+    use super::{CallTerms, arguments};
 
     #[test]
     fn arguments_are_a_string_of_json_or_the_value_itself() {
@@ -108,5 +112,12 @@ mod tests {
         }
         assert!(read(r#""{\"n\": ""#).value().is_err() && read(r#""\ud800""#).value().is_err());
         assert_eq!(arguments(None).text(), "{}");
+    }
+
+    #[test]
+    fn a_list_of_calls_has_no_terms() {
+        let read = |message: &str| CallTerms::read(message).tool_choice;
+        assert!(read(r#" {"tool_choice": "any"}"#).is_some());
+        assert_eq!(read(r#"[{"type": "tool_use", "id": "a", "name": "t", "input": {"password": "x"}}]"#), None);
     }
 }

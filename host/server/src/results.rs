@@ -17,6 +17,8 @@ use crate::budget::{Budget, Lease, Spent};
 const COPIES: usize = 4;
 /// Bytes of memory per byte of JSON of a result that waits for others: as a record, as a value, and as text.
 const COLLECTED_COPIES: usize = 3;
+/// Size of a result that is not counted, in bytes of JSON: there are so few calls at once that all of these have room.
+const SMALL_BYTES: usize = 4 << 10;
 /// How long a response waits for its memory.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -47,7 +49,11 @@ impl ResultRoom {
 /// Counts the result of one of many calls that an answer is collected of. Without memory, its output is left out of the
 /// answer, and is on record alone: to wait would help nobody, because the answer itself has what is reserved.
 pub(super) fn collect(budget: &Budget, result: &mut ToolResult) -> Option<Lease> {
-    match budget.try_take_any(json_bytes(result).saturating_mul(COLLECTED_COPIES)) {
+    let bytes = json_bytes(result);
+    if bytes <= SMALL_BYTES {
+        return None;
+    }
+    match budget.try_take_any(bytes.saturating_mul(COLLECTED_COPIES)) {
         Ok(lease) => Some(lease),
         Err(Spent) => {
             let id = result.invocation_id;

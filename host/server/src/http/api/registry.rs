@@ -136,7 +136,6 @@ async fn alone(
 pub(super) async fn import(
     State(shared): State<Arc<Shared>>,
     Who(caller): Who,
-    method: Method,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, Problem> {
@@ -159,7 +158,8 @@ pub(super) async fn import(
         let why = format!("the tool {tool_id:?} is that of {known} here, and the specification is of {component:?}");
         return Err(Problem::new(409, "version_mismatch", why));
     }
-    Ok(alone(&shared, &caller, &offering, offer, &method).await)
+    // The answer has its definition, as that to a GET request.
+    Ok(alone(&shared, &caller, &offering, offer, &Method::GET).await)
 }
 
 /// Calls a tool: the endpoint of its entry.
