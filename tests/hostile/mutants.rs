@@ -65,6 +65,7 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("unique_names", &["SCH-1"], &[]),
     ("read_only", &["FS-3"], &[]),
     ("retention", &[], &["cli::demands::a_result_of_a_tool_that_says_how_long_ends_then"]),
+    ("preflight_hooks", &[], &["pipeline::approval_seams::nothing_is_read_before_a_hook"]),
     ("preflight_reads", &[], &["sandbox::checks::a_preflight_reads_what_the_call_may_read"]),
     ("denials", &[], &["sandbox::denials::what_is_denied_for_reading"]),
     ("authority_closed", &[], &["server::authority::no_tool_reads_what_holds_authority"]),

@@ -11,7 +11,7 @@ use toolcell_core::hook::{Hook, HookCall, HookFuture, HookOutput, Registration};
 use toolcell_core::policy::{Policy, Provenance, Rule, RuleWords};
 use toolcell_core::record::{Behavior, HookEvent, Mode, PermissionResult, digest};
 
-use crate::support::{Canary, Test, fixture};
+use crate::support::{Canary, Test, fixture, scratch};
 
 use super::approvals::{again, appending, approved, asked, asked_with, input, lines, place, resume};
 use super::doubles::{RecordingHook, declaring, own_host};
@@ -259,4 +259,17 @@ async fn what_was_withdrawn_is_not_run_though_it_was_approved() {
     called.ended("canceled", "canceled").never_ran();
     assert_eq!(called.0.result.error.as_ref().unwrap().error_code, "approval_withdrawn");
     assert_eq!(lines(&folder), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_read_before_a_hook_that_can_deny_the_call() {
+    let (_guard, folder) = scratch();
+    let file = folder.join("file");
+    std::fs::write(&file, "private").unwrap();
+    let denies = RecordingHook::new("denies").before([HookOutput::Stop { reason: "not this one".into() }]);
+    let host = own_host(|settings| settings.hooks = vec![Registration::new(denies.shared())]);
+    let called = Test::new("validated#prepared").on(&host).read(&folder).call(json!({ "path": file })).await;
+    called.never_ran();
+    let error = called.0.result.error.as_ref().unwrap();
+    assert!(error.message.contains("not this one"), "{error:?}");
 }

@@ -58,6 +58,7 @@ class Finding(unittest.TestCase):
         os.chdir(self.folder / "path")
         for path in ("", ".", "::", f":{os.path.relpath(self.folder / 'path')}"):
             with mock.patch.dict(os.environ, {"PATH": path}), mock.patch.object(_program, "__file__", str(self.folder / "x.py")):
+                os.environ.pop("TOOLCELL", None)
                 with self.assertRaises(ToolcellError):
                     _program.find(None)
                 with self.assertRaises(ToolcellError):

@@ -422,7 +422,8 @@ fn shown_name(name: &str, redactor: &Redactor) -> String {
     let mut parts = shown.rsplit(['/', '\\']).map(str::trim);
     let last: String = parts.next().unwrap_or_default().chars().take(NAME_CHARS_MAX).collect();
     let file = if is_step(&last) { UNNAMED.to_owned() } else { last };
-    parts.filter(|part| !is_step(part)).fold(file, |path, folder| {
+    // A part with a colon can be a drive.
+    parts.filter(|part| !is_step(part) && !part.contains(':')).fold(file, |path, folder| {
         let within = format!("{folder}/{path}");
         if within.chars().count() <= NAME_CHARS_MAX { within } else { path }
     })
@@ -557,7 +558,7 @@ mod tests {
             ("report.csv", "report.csv"),
             ("a/b/report.csv", "a/b/report.csv"),
             ("/../../etc//./passwd", "etc/passwd"),
-            ("C:\\temp\\a.txt", "C:/temp/a.txt"),
+            ("C:\\temp\\a.txt", "temp/a.txt"),
             ("..", "artifact"),
             ("a/", "a/artifact"),
             ("", "artifact"),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::executor::{Check, Preflight};
 use crate::policy::Look;
-use crate::record::{AccessKind, EventType, Refusal, Status};
+use crate::record::{AccessKind, EventType, HookEvent, Refusal, Status};
 
 use super::journey::{Journey, Prepared, made_here};
 use super::schema_gate::Gated;
@@ -55,6 +55,15 @@ fn reads_files(prepared: &Prepared) -> bool {
 
 async fn look(journey: &Journey<'_>, prepared: &Prepared) -> Result<Option<Look>, Refusal> {
     let Prepared { tool, input } = prepared;
+    let declaration = tool.declaration();
+    // Hooks are asked later, and could deny the call or change what it reads.
+    let mut hooks = [HookEvent::PreToolUse, HookEvent::PermissionRequest].into_iter();
+    let hooks_apply = hooks.any(|event| {
+        journey.services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace).next().is_some()
+    });
+    if hooks_apply && guard!("preflight_hooks") {
+        return Ok(None);
+    }
     let filled = observe::with_defaults(tool, input);
     permission::look(journey, tool, filled.as_ref().unwrap_or(input)).await
 }

@@ -8,6 +8,10 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 /// Returns a path, a query or both, with what only URLs for people have as they are escaped for servers: spaces, and letters
 /// beyond ASCII. What is escaped already stays, and so does what no request may have.
 pub(super) fn escaped(text: &str) -> String {
+    if text.len() > PATH_BYTES_MAX {
+        // It is refused where it is used.
+        return text.to_owned();
+    }
     let mut made = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter == ' ' || !letter.is_ascii() {

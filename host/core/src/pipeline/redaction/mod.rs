@@ -431,6 +431,10 @@ impl Redaction {
             // The rest is the host's own text.
             return mapped.hide_names();
         }
+        // A name may say in another spelling what is kept back.
+        if concealer.contract.redacts_everything() || concealer.contract.has_sensitive_fields() {
+            mapped.hide_names();
+        }
         if concealer.contract.redacts_everything() && mapped.has_output() {
             self.everything = true;
             withhold(
