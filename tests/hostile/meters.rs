@@ -37,11 +37,11 @@ pub(super) fn threads() -> u64 {
 }
 
 /// Open files, without the one of this listing, those of loaded components, which are their compiled code and memory images,
-/// and the list of mounts, which a process opens once.
+/// the list of mounts, which a process opens once, and that of the owners of payloads, which a host opens with its first one.
 pub(super) fn descriptors() -> u64 {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let is_kept = |link: &std::path::Path| {
-        let kept = ["/cache/", "/memfd:", "/mountinfo"];
+        let kept = ["/cache/", "/memfd:", "/mountinfo", "/payloads.owners"];
         link.read_link().is_ok_and(|to| kept.iter().any(|kept| to.to_string_lossy().contains(kept)))
     };
     files.filter(|file| file.as_ref().is_ok_and(|file| !is_kept(&file.path()))).count() as u64 - 1
