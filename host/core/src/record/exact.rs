@@ -9,6 +9,8 @@ use serde_json::{Number, Value};
 const DIGITS_MAX: usize = 17;
 /// Maximum length of a number in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 40;
+/// Levels that a text may be nested: as many as the reader of JSON takes.
+const DEPTH_MAX: usize = 128;
 
 /// The numbers in a part of a text that a value does not hold as they are written, each at its place. Only paths to
 /// such numbers are kept, and each name once: a client may send 4 MiB with 90,000 numbers below one name of 3 MiB.
@@ -29,7 +31,7 @@ pub(super) fn numbers(text: &str) -> Option<Exact<'_>> {
         return None;
     }
     // Text that is not JSON has no numbers.
-    Reader { text, at: 0 }.value().flatten()
+    Reader { text, at: 0, depth: 0 }.value().flatten()
 }
 
 /// Fails on a number whose value changes when `text` is read: one that is not an integer of 64 bits and has more digits than
@@ -97,10 +99,10 @@ fn put(value: &Value, numbers: Option<&Exact<'_>>, text: &mut String) {
     }
 }
 
-/// Reads a text that was parsed before, and so is nested at most 128 levels deep, the parser's limit.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -147,6 +149,10 @@ impl<'a> Reader<'a> {
 
     fn members(&mut self, end: u8, mut each: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
         self.at += 1;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
+        }
         for at in 0.. {
             if self.next()? == end {
                 break;
@@ -156,6 +162,7 @@ impl<'a> Reader<'a> {
             }
             each(self, at)?;
         }
+        self.depth -= 1;
         self.take(end)
     }
 
@@ -219,6 +226,8 @@ mod tests {
         value["a/b"][1] = json!("other");
         value["a/b"][2] = json!([-0.5]);
         assert!(write(&value).contains("[1,\"other\",[-0.5]]"));
+        let nested = |levels: usize| format!("{}1e2{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(numbers(&nested(128)).is_some() && numbers(&nested(1 << 20)).is_none());
         assert!(numbers("[1.50, 2]").is_none() && numbers("[12345678901234567890123").is_none());
     }
 

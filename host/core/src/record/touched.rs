@@ -34,8 +34,8 @@ pub enum Touch {
 /// use toolcell_core::record::{Touch, Touched};
 ///
 /// let mut touched = Touched::default();
-/// touched.note(Touch::Read, "/work/a.txt".to_owned());
-/// assert_eq!(touched.listed[0].what, "/work/a.txt");
+/// touched.note(Touch::Read, "/data/a.txt".to_owned());
+/// assert_eq!(touched.listed[0].what, "/data/a.txt");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedThing {
@@ -54,7 +54,7 @@ pub struct TouchedThing {
 ///
 /// let mut touched = Touched::default();
 /// for _ in 0..2 {
-///     touched.note(Touch::Written, "/work/a.txt".to_owned());
+///     touched.note(Touch::Written, "/data/a.txt".to_owned());
 /// }
 /// assert_eq!((touched.listed.len(), touched.more), (1, 0));
 /// ```
