@@ -169,6 +169,23 @@ fn an_internal_field_that_the_schema_of_names_still_names_is_refused_at_load() {
 }
 
 #[test]
+fn patterns_with_many_repetitions_of_large_classes_load_and_check() {
+    let (_guard, folder) = scratch();
+    for (name, pattern, fits, misfits) in [
+        ("repository", r"^[^/\s]{1,100}/[^/\s]{1,100}$", "owner/name", "owner"),
+        ("slug", r"^[\w-]{1,255}$", "a-b", "a b"),
+        ("words", r"^\S{1,1000}( \S{1,1000})?$", "a b", "a b c"),
+    ] {
+        let schema = json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": pattern } } });
+        let tool = with_schema(&folder, name, schema);
+        let call = |value: &str| Toolcell::new(["call", &tool, &json!({ "a": value }).to_string()]).run();
+        call(fits).exits(0);
+        let refused = call(misfits).exits(2);
+        assert!(refused.stderr.contains("does not match") && refused.stderr.contains("/a"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn schemas_as_people_write_them_load_and_check() {
     let (_guard, folder) = scratch();
     let node = json!({

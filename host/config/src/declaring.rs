@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
-use toml::{Table, Value};
+use anyhow::{Context, ensure};
+use toml_edit::{DocumentMut, InlineTable, Item, Value};
 
 use super::declared::DeclaredTool;
 use super::{Trust, bytes};
@@ -18,8 +18,7 @@ const DRAFT: &str = ".toolcell.toml.draft";
 ///
 /// # Errors
 ///
-/// A file that cannot be written, that changed since it was trusted, or whose `[tools]` is written in a way that only its
-/// author can change.
+/// A file that is not TOML or whose `tools` is not a table, that cannot be written, or that changed since it was trusted.
 pub fn declare(file: &Path, name: &str, tool: Option<&DeclaredTool>, trust: &Trust) -> anyhow::Result<()> {
     let before = bytes(file)?.with_context(|| format!("cannot find {}", file.display()))?;
     let text = str::from_utf8(&before).with_context(|| format!("{} is not UTF-8 text", file.display()))?;
@@ -39,78 +38,64 @@ pub fn declare(file: &Path, name: &str, tool: Option<&DeclaredTool>, trust: &Tru
 
 /// `text` with the change; `None` if it is so already.
 fn edited(text: &str, name: &str, tool: Option<&DeclaredTool>) -> anyhow::Result<Option<String>> {
-    let parsed = |text: &str| -> anyhow::Result<Table> { Ok(text.parse()?) };
-    let before = parsed(text)?;
-    let mut wanted = before.clone();
-    let tools =
-        wanted.entry("tools").or_insert_with(|| Table::new().into()).as_table_mut().context("it is not a table")?;
-    match tool {
-        Some(tool) => drop(tools.insert(name.to_owned(), value(tool))),
-        None => drop(tools.remove(name)),
-    }
-    if tools.is_empty() && !before.contains_key("tools") {
-        wanted.remove("tools");
-    }
-    if wanted == before {
+    let mut document: DocumentMut = text.parse()?;
+    if tool.is_none() && !document.contains_key("tools") {
         return Ok(None);
     }
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let heading = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
-    let start = lines.iter().position(|line| heading(line) == "[tools]");
-    let rest = start.map_or(lines.len(), |start| start + 1);
-    let length = lines.iter().skip(rest).take_while(|line| !line.trim_start().starts_with('[')).count();
-    let section = rest..rest + length;
-    let names =
-        |line: &String| line.split_once('=').is_some_and(|(key, _)| key.trim().trim_matches(['"', '\'']) == name);
-    let known = lines.iter().skip(section.start).take(length).position(names).map(|at| section.start + at);
-    match (known, tool, start) {
-        (Some(at), None, _) => drop(lines.remove(at)),
-        (Some(at), Some(tool), _) => drop(lines.splice(at..=at, [line(name, tool)])),
-        (None, Some(tool), Some(_)) => {
-            let blank =
-                lines.iter().take(section.end).rev().take(length).take_while(|line| line.trim().is_empty()).count();
-            lines.insert(section.end - blank, line(name, tool));
+    let tools = document.entry("tools").or_insert_with(toml_edit::table);
+    let tools = tools.as_table_like_mut().context("it is not a table")?;
+    match tool {
+        Some(tool) => {
+            let mut value = value(tool);
+            match tools.get_mut(name) {
+                Some(old) if is_same(old, tool) => return Ok(None),
+                Some(Item::Value(old)) => {
+                    // The comment behind it stays.
+                    *value.decor_mut() = old.decor().clone();
+                    *old = value;
+                }
+                _ => drop(tools.insert(name, value.into())),
+            }
         }
-        (None, Some(tool), None) => {
-            let blank = lines.last().filter(|line| !line.trim().is_empty()).map(|_| String::new());
-            lines.extend(blank.into_iter().chain(["[tools]".to_owned(), line(name, tool)]));
+        None => {
+            if tools.remove(name).is_none() {
+                return Ok(None);
+            }
         }
-        (None, None, _) => {}
     }
-    let after = lines.join("\n") + "\n";
-    // TOML has other spellings of the same, such as a table over several lines.
-    if parsed(&after).ok() != Some(wanted) {
-        bail!(
-            "`{name}` is written there in a way that toolcell does not change: change it yourself, and run the command again"
-        );
-    }
-    Ok(Some(after))
+    let after = document.to_string();
+    // The library ends lines with LF.
+    Ok(Some(match text.contains("\r\n") {
+        true => after.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => after,
+    }))
+}
+
+/// Whether `item` names `tool` already, in whatever spelling.
+fn is_same(item: &Item, tool: &DeclaredTool) -> bool {
+    let (reference, allow_unsigned) = match item.as_table_like() {
+        Some(table) => (table.get("reference"), table.get("allow_unsigned").and_then(Item::as_bool)),
+        None => (Some(item), None),
+    };
+    reference.and_then(Item::as_str) == Some(&tool.reference)
+        && allow_unsigned.unwrap_or_default() == tool.allow_unsigned
 }
 
 fn value(tool: &DeclaredTool) -> Value {
-    let reference = Value::from(tool.reference.clone());
+    let reference = Value::from(tool.reference.as_str());
     if !tool.allow_unsigned {
         return reference;
     }
-    let mut table = Table::new();
-    table.insert("reference".to_owned(), reference);
-    table.insert("allow_unsigned".to_owned(), true.into());
+    let table = InlineTable::from_iter([("reference", reference), ("allow_unsigned", true.into())]);
     table.into()
 }
 
-fn line(name: &str, tool: &DeclaredTool) -> String {
-    let reference = Value::from(tool.reference.clone());
-    match tool.allow_unsigned {
-        true => format!("{name} = {{ reference = {reference}, allow_unsigned = true }}"),
-        false => format!("{name} = {reference}"),
-    }
-}
-
-/// Replaces `file`: a reader sees the old or the new text. Its mode stays.
+/// Replaces `file`, or the file that it is a link to: a reader sees the old or the new text. Its mode stays.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
-    let draft: PathBuf = file.with_file_name(DRAFT);
     let write = || -> std::io::Result<()> {
-        let permissions = std::fs::metadata(file)?.permissions();
+        let file = file.canonicalize()?;
+        let draft: PathBuf = file.with_file_name(DRAFT);
+        let permissions = std::fs::metadata(&file)?.permissions();
         // Left by a process that was killed. A new file is created, because a link could be in its place.
         let _ = std::fs::remove_file(&draft);
         let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -151,23 +136,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_another_way_is_left_to_its_author() {
+    fn each_spelling_of_a_tool_is_replaced_and_removed() {
         for text in [
             "[tools.a]\nreference = \"x\"\n",
             "tools.a = \"x\"\n",
             "tools = { a = \"x\" }\n",
-            "[tools]\na = { reference =\n\"x\" }\n",
-            "[tools]\nb = \"\"\"\na = 1\n\"\"\"\n",
+            "[tools]\r\n'a' = { reference =\r\n\"x\" }\r\n",
             "[tools]\na.reference = \"x\"\n",
+            "[tools]\nb = \"\"\"\na = 1\n\"\"\"\na = \"x\"\n",
         ] {
-            for tool in [None, Some(tool("y", false))] {
-                let is_there = text.contains("\"x\"");
-                match edited(text, "a", tool.as_ref()) {
-                    Ok(Some(after)) => assert!(!is_there, "{text} became {after}"),
-                    Ok(None) => assert!(!is_there && tool.is_none(), "{text}"),
-                    Err(error) => assert!(error.to_string().contains("change it yourself"), "{error}"),
-                }
+            let replaced = edited(text, "a", Some(&tool("y", true))).unwrap().unwrap();
+            let table: toml::Table = replaced.parse().unwrap();
+            let wanted: toml::Table = "reference = 'y'\nallow_unsigned = true".parse().unwrap();
+            assert_eq!(table["tools"]["a"], toml::Value::from(wanted), "{replaced}");
+            let removed = edited(text, "a", None).unwrap().unwrap();
+            let table: toml::Table = removed.parse().unwrap();
+            assert!(table.get("tools").is_none_or(|tools| tools.get("a").is_none()), "{removed}");
+            let lines = |text: &str| (text.matches('\n').count(), text.matches("\r\n").count());
+            for after in [replaced, removed] {
+                let (all, crlf) = lines(&after);
+                assert!(crlf == if text.contains('\r') { all } else { 0 }, "{after:?}");
             }
+        }
+        for text in ["tools = 1\n", "[[tools]]\n", "[tools\n"] {
+            assert!(edited(text, "a", Some(&tool("y", false))).is_err(), "{text}");
         }
     }
 }

@@ -11,9 +11,12 @@ use regex_automata::hybrid::regex::{Cache, Regex as Lazy};
 use regex_automata::nfa::thompson::NFA;
 use regex_automata::{Input, Match};
 
-/// Maximum size of the automaton of one pattern, in bytes: about 10,000 states.
-pub const PATTERN_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of states of the automaton of one pattern.
+/// Maximum size of the automaton of one pattern, in bytes: about 80,000 states, which `^[\\w-]{1,255}$` has.
+const PATTERN_BYTES_MAX: usize = 2 << 20;
+/// Maximum size of each automaton that an engine makes of one pattern, in bytes: of a pattern that is backwards as well, which
+/// may take some times as much.
+pub(crate) const ENGINE_BYTES_MAX: usize = 4 * PATTERN_BYTES_MAX;
+/// Maximum number of states of the automaton of one pattern whose matches are replaced.
 const STATES_MAX: usize = 10_000;
 
 /// A lazy automaton has to be set up, once for each meter. Shorter texts are searched without one, until the searches
@@ -107,7 +110,7 @@ impl Pattern {
             states <= STATES_MAX,
             "its automaton has {states} states, more than {STATES_MAX}; use smaller repetitions"
         );
-        let regex = regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build()?;
+        let regex = regex::RegexBuilder::new(pattern).size_limit(ENGINE_BYTES_MAX).build()?;
         let config = dfa::Config::new()
             .minimum_cache_clear_count(Some(LAZY_RESTARTS_MAX))
             .minimum_bytes_per_state(Some(LAZY_BYTES_PER_STATE_MIN))

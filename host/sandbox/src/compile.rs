@@ -343,7 +343,7 @@ struct TooMuchCode(u64);
 /// would wait for a reader.
 async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut code = Vec::new();
-    output.take(bytes_max + 1).read_to_end(&mut code).await.context("cannot read from the compiler")?;
+    output.take(bytes_max.saturating_add(1)).read_to_end(&mut code).await.context("cannot read from the compiler")?;
     match code.len() as u64 > bytes_max {
         true => Err(TooMuchCode(bytes_max).into()),
         false => Ok(code),

@@ -233,10 +233,12 @@ impl Shared {
         for artifact in finished.iter().filter(|artifact| references.contains(&artifact.reference())) {
             let (space, owner) = (self.payloads.space(), self.payloads.owner());
             space.admit(owner, &artifact.hex, artifact.size_bytes)?;
-            self.payloads.set_end(&artifact.hex)?;
-            fs::rename(&artifact.draft, self.payloads.dir().join(&artifact.hex))
-                .inspect_err(|_| space.forget(owner, &artifact.hex))
-                .context("cannot store an artifact")?;
+            let place = || {
+                let _stays = self.payloads.set_end(&artifact.hex)?;
+                let path = self.payloads.dir().join(&artifact.hex);
+                fs::rename(&artifact.draft, path).context("cannot store an artifact")
+            };
+            place().inspect_err(|_| space.forget(owner, &artifact.hex))?;
             kept.push(artifact.kept());
         }
         // Removes all others.

@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -178,24 +178,30 @@ impl PayloadStore {
     fn write(&self, bytes: &[u8], media_type: &str) -> anyhow::Result<PersistedRef> {
         let digest = digest(bytes);
         let name = digest.trim_start_matches("sha256:");
-        let path = self.dir.join(name);
         self.space.admit(self.owner(), name, bytes.len() as u64)?;
+        self.place(name, bytes).inspect_err(|_| self.space.forget(self.owner(), name))?;
+        Ok(reference(digest, bytes, media_type))
+    }
+
+    /// Puts the payload `name` where readers look for it.
+    fn place(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        let path = self.dir.join(name);
         // It stays as long as the last call that has it.
         let renewed = || fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now())).is_ok();
-        self.set_end(name)?;
+        let _stays = self.set_end(name)?;
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) && renewed() {
-            return Ok(reference(digest, bytes, media_type));
+            return Ok(());
         }
         private::create_dir(&self.dir).with_context(|| format!("cannot create the folder {}", self.dir.display()))?;
-        private::write_atomically(&path, &[bytes], OnDisk::Content)
-            .inspect_err(|_| self.space.forget(self.owner(), name))
-            .context("cannot write a payload")?;
-        Ok(reference(digest, bytes, media_type))
+        private::write_atomically(&path, &[bytes], OnDisk::Content).context("cannot write a payload")
     }
 
     fn read(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.open_file(digest)?.take(bytes_max + 1).read_to_end(&mut bytes).context("cannot read a payload")?;
+        self.open_file(digest)?
+            .take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .context("cannot read a payload")?;
         ensure!(bytes.len() as u64 <= bytes_max, "the payload is larger than {bytes_max} bytes");
         ensure!(self::digest(&bytes) == digest, PayloadChanged);
         Ok(bytes)
@@ -208,33 +214,56 @@ impl PayloadStore {
         self.dir.with_extension("ends")
     }
 
-    /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants.
-    pub(super) fn set_end(&self, name: &str) -> anyhow::Result<()> {
+    /// Keeps every process from removing a payload whose time is over, until the file is dropped.
+    fn lock_ends(&self) -> anyhow::Result<fs::File> {
+        let lock = || {
+            private::create_dir(&self.ends())?;
+            let file = private::open_or_create(&self.ends().join(".lock"))?;
+            file.lock()?;
+            Ok::<_, io::Error>(file)
+        };
+        lock().context("cannot lock the ends of payloads")
+    }
+
+    /// Notes when the payload `name` ends, which is about to be stored: at the latest time that any call wants. It does not
+    /// end as long as the result is held.
+    pub(super) fn set_end(&self, name: &str) -> anyhow::Result<Option<fs::File>> {
+        if self.lasts.is_none() && !self.ends().is_dir() {
+            return Ok(None);
+        }
+        let lock = self.lock_ends()?;
         let file = self.ends().join(name);
         let Some(lasts) = self.lasts else {
             return match fs::remove_file(&file) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot keep a payload"),
-                _ => Ok(()),
+                _ => Ok(Some(lock)),
             };
         };
         let known = fs::metadata(&file).and_then(|metadata| metadata.modified());
         if known.is_err() && self.dir.join(name).exists() {
             // Another call wants it for as long as any.
-            return Ok(());
+            return Ok(Some(lock));
         }
         let end = SystemTime::now().checked_add(lasts).context("cannot keep a payload for so long")?;
-        private::create_dir(&self.ends()).context("cannot note when a payload ends")?;
         let noted =
             private::open_or_create(&file).and_then(|file| file.set_modified(known.map_or(end, |at| at.max(end))));
-        noted.context("cannot note when a payload ends")
+        noted.context("cannot note when a payload ends")?;
+        Ok(Some(lock))
     }
 
     /// Removes the payload `name` if its time is over.
     pub(super) fn end(&self, name: &str) {
         let file = self.ends().join(name);
-        let at = fs::metadata(&file).and_then(|metadata| metadata.modified());
-        if at.is_ok_and(|at| at <= SystemTime::now()) && guard!("retention") {
-            // Whoever stores it again from here on notes its end first, and writes it then.
+        let is_over = || {
+            let at = fs::metadata(&file).and_then(|metadata| metadata.modified());
+            at.is_ok_and(|at| at <= SystemTime::now())
+        };
+        if !is_over() || !guard!("retention") {
+            return;
+        }
+        // A call may have stored it again, or does so now.
+        let Ok(_lock) = self.lock_ends() else { return };
+        if is_over() {
             let _ = fs::remove_file(self.dir.join(name));
             let _ = fs::remove_file(file);
             self.space.forget_all(name);

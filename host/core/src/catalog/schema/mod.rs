@@ -23,7 +23,7 @@ use graph::{Graph, TEXT_BYTES_PER_UNIT};
 use violation::Tags;
 
 use super::load::LoadBudget;
-use crate::search::PATTERN_BYTES_MAX;
+use crate::search::ENGINE_BYTES_MAX;
 
 pub use bounded_schema::{BoundedSchema, SCHEMA_STACK_BYTES};
 pub(super) use lazy::LazySchema;
@@ -83,7 +83,7 @@ impl Schema {
         let bounds = bounds::measure(&graph)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+            .with_pattern_options(PatternOptions::regex().size_limit(ENGINE_BYTES_MAX))
             .should_validate_formats(false)
             .offline()
             .build(schema)
