@@ -209,7 +209,10 @@ fn schemaInside(comptime T: type, comptime around: []const type) [:0]const u8 {
     }
     return switch (@typeInfo(T)) {
         .bool => "{\"type\":\"boolean\"}",
-        .int => "{\"type\":\"integer\"}",
+        .int => |int| "{\"type\":\"integer\"" ++ (if (int.signedness == .unsigned) ",\"minimum\":0" else if (int.bits < 64)
+            std.fmt.comptimePrint(",\"minimum\":{d}", .{std.math.minInt(T)})
+        else
+            "") ++ (if (int.bits < 64) std.fmt.comptimePrint(",\"maximum\":{d}", .{std.math.maxInt(T)}) else "") ++ "}",
         .float => "{\"type\":\"number\"}",
         .optional => |optional| schemaInside(optional.child, around),
         .pointer => |slice| if (slice.child == u8) "{\"type\":\"string\"}" else "{\"type\":\"array\",\"items\":" ++ schemaInside(slice.child, around) ++ "}",

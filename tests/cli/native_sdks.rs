@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Server, root, scratch};
 
@@ -39,10 +39,11 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
     let (_guard, place) = scratch();
     let server = Server::hello();
     let allowed = format!("--allow-net=http://127.0.0.1:{}", server.port);
+    let written = format!("--allow-write={}", place.display());
     for (language, file) in [("cpp", "tool.cpp"), ("zig", "tool.zig"), ("go", "tool.go")] {
         let folder = &built(&place, language, file);
-        let call = |input: &serde_json::Value| {
-            with_toolchain(&place, &["call", folder, &input.to_string(), "--json", &allowed]).run().json()
+        let call = |input: &Value| {
+            with_toolchain(&place, &["call", folder, &input.to_string(), "--json", &allowed, &written]).run().json()
         };
         let text = |word: &str| call(&json!({ "text": word }));
         let done = call(&json!({ "text": "x", "limit": 4, "more": ["a", "b"] }));
@@ -60,13 +61,14 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         if language != "go" {
             assert_eq!(text("zero")["error"]["message"], "a\u{fffd}b", "{language}");
         }
-        let plain = with_toolchain(&place, &["call", folder, r#"{"text": "x"}"#, &allowed]).run().exits(0);
+        let plain = with_toolchain(&place, &["call", folder, r#"{"text": "x"}"#, &allowed, &written]).run().exits(0);
         assert!(plain.stderr.contains("info read 1 bytes"), "{language}: {}", plain.stderr);
         let got = text(&format!("http://127.0.0.1:{}/words", server.port));
         assert!(got["model_facing_content"].to_string().contains("200 hello"), "{language}: {got}");
         // More than the garbage collector of Go waits for.
         let large = json!({ "text": "x".repeat(9 << 20) }).to_string();
-        let counted = with_toolchain(&place, &["call", folder, "-", "--json", &allowed]).stdin(&large).run().json();
+        let counted =
+            with_toolchain(&place, &["call", folder, "-", "--json", &allowed, &written]).stdin(&large).run().json();
         assert!(counted["structured_content"].is_object(), "{language}: {}", counted["error"]);
         if language != "go" {
             let kept = text("file");
@@ -75,7 +77,7 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
     }
     let call = |folder: &str, text: &str| {
         let input = json!({ "text": text }).to_string();
-        with_toolchain(&place, &["call", folder, &input, "--json", &allowed]).run().json()
+        with_toolchain(&place, &["call", folder, &input, "--json", &allowed, &written]).run().json()
     };
     // Sizes that overflow in the C library give no block, and what is printed without the end of a line is not lost.
     assert_eq!(call("in-cpp", "memory")["content"][0]["text"], "000001 ENOMEM");
@@ -89,8 +91,39 @@ fn a_tool_in_cpp_zig_or_go_reports_logs_fails_asks_and_returns_parts() {
         trapped["error"].is_object() && trapped["content"].to_string().contains("index out of bounds"),
         "{trapped}"
     );
-    let panicked = with_toolchain(&place, &["call", "in-go", r#"{"text": "panic"}"#, "--json", &allowed]).run().json();
+    exits_and_stays_small(&place, &allowed);
+    writes_and_bounds(&place, &allowed, &written);
+    let panicked =
+        with_toolchain(&place, &["call", "in-go", r#"{"text": "panic"}"#, "--json", &allowed, &written]).run().json();
     assert_eq!(panicked["error"]["error_code"], "panic", "{panicked}");
+}
+
+/// What a tool in C++ that ends by itself answers, and in how little memory one runs.
+fn exits_and_stays_small(place: &Path, allowed: &str) {
+    let exited = with_toolchain(place, &["call", "in-cpp", r#"{"text": "exit"}"#, "--json", allowed]).run().json();
+    assert_eq!(exited["error"]["message"], "the tool exited with status 3 instead of answering", "{exited}");
+    // Its stack leaves room for others in a small memory.
+    let small = ["call", "in-cpp", r#"{"text": "x"}"#, allowed, "--memory=8MiB"];
+    with_toolchain(place, &small).run().exits(0);
+}
+
+/// Files by absolute paths, and integers of some bits, in Zig.
+fn writes_and_bounds(place: &Path, allowed: &str, grant: &str) {
+    let written = place.join("written.txt");
+    let input = json!({ "text": written }).to_string();
+    with_toolchain(place, &["call", "in-zig", &input, allowed, grant]).run().exits(0);
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "written");
+    for (name, value, code) in [
+        ("small", 255, Value::Null),
+        ("small", 256, json!("schema_mismatch")),
+        ("small", -1, json!("schema_mismatch")),
+        ("low", -32_768, Value::Null),
+        ("low", 32_768, json!("schema_mismatch")),
+    ] {
+        let input = json!({ "text": "x", name: value }).to_string();
+        let done = with_toolchain(place, &["call", "in-zig", &input, "--json", allowed, grant]).run().json();
+        assert_eq!(done["error"]["error_code"], code, "{name} {value}: {done}");
+    }
 }
 
 #[test]

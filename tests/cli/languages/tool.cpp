@@ -19,6 +19,7 @@ static Output all(const Call &call) {
         std::printf("no end of a line");
         return "printed";
     }
+    if (text == "exit") std::exit(3);
     if (text == "memory") {
         size_t size = SIZE_MAX - call.attempt() + 1;
         void *volatile got[] = {std::malloc(size),        std::calloc(1, size),           std::realloc(std::malloc(8), size),

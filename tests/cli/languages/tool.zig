@@ -7,6 +7,8 @@ const All = struct {
     unit: Unit = .words,
     limit: ?i64 = null,
     more: []const []const u8 = &.{},
+    small: ?u8 = null,
+    low: i16 = 0,
 
     pub const descriptions = .{ .text = "A \"text\"." };
 };
@@ -48,6 +50,6 @@ fn all(call: *toolcell.Call, input: All) !toolcell.Output {
 
 comptime {
     toolcell.toolkit("host", &.{
-        toolcell.tool("all", "Uses the host.", all, .{ .more = "\"access\":[\"network\"],\"network_scope\":\"any\"" }),
+        toolcell.tool("all", "Uses the host.", all, .{ .more = "\"access\":[\"network\",\"file_write\"],\"write_effects\":[\"local_persistent\"],\"network_scope\":\"any\"" }),
     });
 }

@@ -154,6 +154,9 @@ fn said(error: &ValidationError<'_>) -> String {
                 None => text,
             }
         }
+        ValidationErrorKind::OneOfMultipleValid { .. } => {
+            "the value fits more than one of the forms in oneOf; add a field that only one of them has".to_owned()
+        }
         _ => cut(&error.masked_with("the value").to_string()),
     }
 }
