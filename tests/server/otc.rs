@@ -158,16 +158,16 @@ fn artifact(output: &Value) -> Value {
 }
 
 #[test]
-fn an_error_tells_developers_which_call_it_was_and_what_the_engine_said() {
+fn an_error_tells_developers_which_call_it_was_and_the_code_of_the_host() {
     let web = Web::of(&["hostile#panic", "probe#fail"]);
     let said = |name: &str, inputs: Value| {
         let failed = execute(&web, "otc", &request(&web, name, name, &inputs));
         failed["error"]["developer_message"].as_str().unwrap().to_owned()
     };
     let trap = said("hostile.panic", json!({}));
-    assert!(trap.contains("hostile.panic (sha256:") && trap.contains("unreachable"), "{trap}");
-    // What the tool printed is the operator's.
-    assert!(!trap.contains("panicked at"), "{trap}");
+    assert!(trap.contains("hostile.panic (sha256:") && trap.contains("execution_failed/guest_panicked"), "{trap}");
+    // What the engine said and the tool printed is the operator's.
+    assert!(!trap.contains("panicked at") && !trap.contains("unreachable"), "{trap}");
     let call = said("probe.fail", json!({ "class": "invalid_arguments" }));
     let id = call.split(' ').nth(1).unwrap();
     assert_eq!(web.get(&format!("/v1/calls/{id}")).value()["tool_id"], "probe.fail", "{call}");
@@ -491,6 +491,13 @@ fn a_specification_of_agentool_that_was_exported_is_imported_and_calls_the_same_
         spec[field] = other;
         import(&spec).is_problem(status, code);
     }
+    // A tool that no call can reach is not imported.
+    std::fs::write(path.join("denying.toml"), "[[rule]]\nbehavior = \"deny\"\ntool = \"probe.echo\"\n").unwrap();
+    let denying = Web::with(&["probe#fail", "probe#echo"], [format!("--config={}/denying.toml", path.display())]);
+    let refused = denying.post("/v1/dialects/agentool/registry", &[], &spec);
+    assert!(refused.body.contains("echo cannot be loaded: a rule denies its calls"), "{refused:?}");
+    refused.is_problem(403, "denied_by_rule");
+    denying.get("/v1/dialects/agentool/tools/echo").is_problem(403, "denied_by_rule");
     web.end();
     assert_eq!(records(&file).last().unwrap()["result"]["provenance"]["component"], spec["component"]);
 }

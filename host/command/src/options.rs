@@ -93,7 +93,7 @@ pub struct GrantOptions {
     /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of those of /etc/resolv.conf
+    /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of the servers in /etc/resolv.conf
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = name_server)]
     name_server: Vec<SocketAddr>,
 }

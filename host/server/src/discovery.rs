@@ -90,7 +90,7 @@ impl Session {
 }
 
 /// The refusal to load a tool that cannot be called.
-fn unavailable(offer: &Offer) -> Refusal {
+pub(super) fn unavailable(offer: &Offer) -> Refusal {
     let (class, code, why) = match offer.standing.reason {
         Some(SurfaceReason::SetupRequired) => {
             (ErrorClass::SetupRequired, "tool_requires_setup", "it has to be set up first")

@@ -238,12 +238,14 @@ impl MessageCalls {
         let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
         let batch = std::pin::pin!(offering.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
-        let (mut stopping, mut records) = (false, Vec::new());
+        let (mut stopping, mut records, mut keeping) = (false, Vec::new(), Vec::new());
         loop {
             tokio::select! {
                 biased;
                 _ = &mut run => break,
-                Some(end) = ended.recv() => records.push(kept(server, seen, end).await),
+                // Beside the calls, because a slow file of records must not hold up a cancellation.
+                Some(end) = ended.recv() => keeping.push(Box::pin(kept(server, seen, end))),
+                record = next(&mut keeping), if !keeping.is_empty() => records.push(record),
                 () = seen.ended(), if !stopping => {
                     stopping = true;
                     interrupt.cancel(AbortReason::UserInterruption);
@@ -255,7 +257,10 @@ impl MessageCalls {
         // The listeners were dropped with their calls, so the queues end. Open questions are withdrawn.
         all(&mut self.told).await;
         while let Ok(end) = ended.try_recv() {
-            records.push(kept(server, seen, end).await);
+            keeping.push(Box::pin(kept(server, seen, end)));
+        }
+        while !keeping.is_empty() {
+            records.push(next(&mut keeping).await);
         }
         records.sort_by_key(|(at, _)| *at);
         match records.len() == count {
@@ -279,6 +284,19 @@ fn all(asides: &mut Vec<Aside>) -> impl Future<Output = ()> {
     poll_fn(|context| {
         asides.retain_mut(|aside| aside.as_mut().poll(context).is_pending());
         if asides.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+/// Drives all of `futures`, in their order, and removes the first one that has ended.
+fn next<F: Future + Unpin>(futures: &mut Vec<F>) -> impl Future<Output = F::Output> {
+    poll_fn(|context| {
+        for at in 0..futures.len() {
+            if let Some(Poll::Ready(output)) = futures.get_mut(at).map(|future| Pin::new(future).poll(context)) {
+                futures.remove(at);
+                return Poll::Ready(output);
+            }
+        }
+        Poll::Pending
     })
 }
 
@@ -411,4 +429,28 @@ fn facts(record: &CallRecord) -> Value {
         "is_error": result.is_error,
         "error": result.error.as_ref().map(mcp::error_facts),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    use tokio::sync::oneshot;
+
+    use super::next;
+
+    #[tokio::test]
+    async fn a_record_that_is_kept_slowly_does_not_hold_up_the_others() {
+        let (slow, waits) = oneshot::channel();
+        let mut keeping: Vec<Pin<Box<dyn Future<Output = u8> + Send>>> =
+            vec![Box::pin(async { waits.await.unwrap_or_default() }), Box::pin(async { 2 })];
+        assert_eq!(next(&mut keeping).await, 2);
+        let is_waiting =
+            poll_fn(|context| Poll::Ready(Box::pin(next(&mut keeping)).as_mut().poll(context).is_pending()));
+        assert!(is_waiting.await && keeping.len() == 1);
+        slow.send(1).unwrap();
+        assert_eq!((next(&mut keeping).await, keeping.len()), (1, 0));
+    }
 }

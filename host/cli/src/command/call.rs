@@ -36,7 +36,7 @@ pub(super) struct Call {
     #[arg(long)]
     build: bool,
     /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if
-    /// --allow-tool names them [default: those of toolcell.toml]
+    /// --allow-tool names them [default: the tools in toolcell.toml]
     #[arg(long = "tool", value_name = "TOOL")]
     callable: Vec<String>,
     /// Print the tool_result record, and nothing else, on standard output

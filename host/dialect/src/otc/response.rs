@@ -4,6 +4,7 @@ use toolcell_core::record::{ErrorClass, Refusal, Timestamp, ToolError, ToolInvoc
 use super::error::error;
 use super::output::output;
 use super::{Mode, Requirement};
+use crate::class_name;
 
 /// Status of an authorization. The published schema leaves the words open (O-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,16 +116,17 @@ fn failure(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) 
     json!({ "error": error(&known, Some(result), Some(&developer), reply.mode) })
 }
 
-/// What the developer of a client needs to find out more: the call, the component, and what the engine or the tool said of
-/// the error. The detail in the record is the operator's alone: it has paths of this machine, and what the tool printed.
+/// What the developer of a client needs to find out more, in the host's own words: the call, the component, and the host's
+/// code of the error. What the engine and the tool said is the operator's alone: it may have paths of this machine, and
+/// what the tool printed.
 fn for_developers(invocation: &ToolInvocation, result: &ToolResult, error: &ToolError) -> String {
     let mut said = format!("call {} of {}", invocation.invocation_id, invocation.tool_id);
     if let Some(component) = &result.provenance.component {
         said.push_str(&format!(" ({component})"));
     }
-    if let Some(native) = &error.native_error_ref {
-        said.push_str(&format!("; native error: {native}"));
-    }
+    let last = invocation.status_transitions().last();
+    let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED);
+    said.push_str(&format!("; the host says: {}/{code}", class_name(error.error_class)));
     if !guard!("otc_developers") {
         said.push_str(invocation.extra.get("error_detail").and_then(Value::as_str).unwrap_or_default());
     }

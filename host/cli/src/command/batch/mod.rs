@@ -77,7 +77,7 @@ pub(super) struct OrderOptions {
     /// Calls in progress at once, 1 to 64: fewer if the machine's memory is not enough for all of them [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=PARALLEL_MAX as i64))]
     max_parallel: Option<u8>,
-    /// Which order calls keep that change something: that of their lines, or none; or one call at a time [default:
+    /// Order of calls that change something: the order of their lines, or any; or one call at a time [default:
     /// preserve_terminal_order]
     #[arg(long, value_name = "POLICY", value_parser = words::<OrderingPolicy, 3>(OrderingPolicy::ALL.map(OrderingPolicy::as_str)))]
     ordering: Option<OrderingPolicy>,

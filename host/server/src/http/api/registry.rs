@@ -14,6 +14,7 @@ use toolcell_dialect::Listed;
 use toolcell_dialect::agentool::{self, Auth, Entry, Query, ToolRegistry, ToolSpec, is_named, query};
 
 use crate::Offering;
+use crate::discovery::unavailable;
 use crate::http::problem::Problem;
 use crate::offer::Offer;
 use crate::trace::of_headers;
@@ -105,22 +106,25 @@ pub(super) async fn entry(
 ) -> Result<Response<Body>, Problem> {
     let offering = shared.server.offering();
     let offer = offering.offers.find(&name).map_err(|refusal| Problem::of(&refusal))?;
-    Ok(alone(&shared, &caller, &offering, offer, &method).await)
+    alone(&shared, &caller, &offering, offer, &method).await
 }
 
-/// The registry with this tool alone, which the caller can call from then on.
+/// The registry with this tool alone, which the caller can call from then on. Fails if nobody can.
 async fn alone(
     shared: &Shared,
     caller: &Caller,
     offering: &Arc<Offering>,
     offer: &Arc<Offer>,
     method: &Method,
-) -> Response<Body> {
+) -> Result<Response<Body>, Problem> {
+    if offer.standing.state == LoadingState::Unavailable {
+        return Err(Problem::of(&unavailable(offer)));
+    }
     caller.load(offering, offer, method).await;
     let (offers, mut all) = whole(shared, caller, offering);
     let mut is_meant = offers.iter().map(|other| Arc::ptr_eq(other, offer));
     all.tools.retain(|_| is_meant.next().unwrap_or(false));
-    json(StatusCode::OK, &all)
+    Ok(json(StatusCode::OK, &all))
 }
 
 /// Imports a ToolSpec that toolcell exported: finds its tool, of that very component, which the caller can call from then on.
@@ -159,7 +163,7 @@ pub(super) async fn import(
         return Err(Problem::new(409, "version_mismatch", why));
     }
     // The answer has its definition, as that to a GET request.
-    Ok(alone(&shared, &caller, &offering, offer, &Method::GET).await)
+    alone(&shared, &caller, &offering, offer, &Method::GET).await
 }
 
 /// Calls a tool: the endpoint of its entry.
