@@ -52,6 +52,9 @@ fn what_rules_and_people_cannot_be_sure_of_needs_an_approval() {
         ("/interfaces/0", "permission_matcher", json!("classifier:risk")),
         ("/interfaces/0", "permission_matcher", json!("path")),
         ("/permission_profiles/0", "policy_refs", json!(["p1"])),
+        ("/permission_profiles/0", "rule_matching_fields", json!(["path"])),
+        ("/permission_profiles/0", "rule_matching_fields", json!(["native_operation_id"])),
+        ("/interfaces/0", "permission_matcher", json!("native_operation_id")),
     ] {
         let record = call_of(|toolkit| set(toolkit, object, field, value.clone()), &["--mode=non_interactive"]);
         assert_eq!(record["error"]["error_code"], "approval_not_possible", "{field} {value}");
@@ -61,6 +64,21 @@ fn what_rules_and_people_cannot_be_sure_of_needs_an_approval() {
         set(toolkit, "/interfaces/0", "permission_subjects", json!({"/path": "path"}));
     };
     assert_eq!(call_of(heard, &["--mode=non_interactive"])["error"], Value::Null);
+    // The operation of another protocol, whichever record names it.
+    for object in ["/declarations/0", "/interfaces/0"] {
+        let mapped = |toolkit: &mut Value| {
+            set(toolkit, "/interfaces/0", "permission_subjects", json!({"/path": "path"}));
+            set(toolkit, "/interfaces/0", "permission_matcher", json!("native_operation_id"));
+            set(toolkit, "/permission_profiles/0", "rule_matching_fields", json!(["path", "native_operation_id"]));
+            set(toolkit, object, "external_mappings", json!([{"source": "openapi", "operation_id": "getPet"}]));
+        };
+        assert_eq!(call_of(mapped, &["--mode=non_interactive"])["error"], Value::Null, "{object}");
+        let described = described(&changed(mapped)).exits(0).stdout;
+        assert!(
+            !described.contains("rule_matching_fields/") && !described.contains("permission_matcher: "),
+            "{described}"
+        );
+    }
 }
 
 #[test]

@@ -529,9 +529,10 @@ fn one_tool_of_a_component_is_described_with_its_own_notes() {
         let described = Toolcell::new(["describe", &guest(tool), "--json"]).run().exits(0).json();
         described["notes"].as_array().unwrap().clone()
     };
-    // The shared profile makes no false claim; the other tool's kind of subject is not in this tool's interface.
-    let read = notes("probe#read");
-    assert!(read.iter().any(|note| note["path"].as_str().unwrap().ends_with("/rule_matching_fields/0")), "{read:?}");
+    // Both profiles name paths, and only the other tool's interface says which argument is one.
+    let append = notes("probe#append_approved");
+    let is_note = |note: &Value| note["path"].as_str().unwrap().ends_with("/rule_matching_fields/0");
+    assert!(append.iter().any(is_note), "{append:?}");
     let named = notes("probe#read_named");
     assert!(!named.iter().any(|note| note["path"].as_str().unwrap().contains("rule_matching_fields")), "{named:?}");
 }

@@ -279,6 +279,8 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("internal_tools", &[], &["cli::demands::a_tool_that_no_caller_may_have"]),
     ("needed_users", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
     ("unheard_policies", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
+    ("unheard_fields", &[], &["cli::demands::what_rules_and_people_cannot_be_sure_of"]),
+    ("asked_channel", &[], &["server::approvals::the_clients_user_is_asked_only_if"]),
     ("transient_results", &[], &["cli::demands::a_result_that_the_tool_wants_kept_nowhere"]),
     ("approval_channel", &[], &["cli::approvals::answers::an_approval_counts_only_through"]),
     ("is_enabled", &[], &["cli::strict::a_tool_that_is_not_enabled"]),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::place::Place;
+use crate::pipeline::doubles::echoing;
 use crate::support::{Client, Web, fixture, frame};
 
 impl Place {
@@ -274,6 +275,54 @@ fn by_configuration_the_client_is_told_at_once_and_comes_back() {
     let again = client.call(TOOL, place.line("one"));
     assert_ne!(again["_meta"]["toolcell/approval"]["invocation_id"], json!(id));
     assert_eq!(place.lines(), ["one"]);
+}
+
+/// A file of a tool that needs an approval through `channel`.
+pub(super) fn channelled(place: &Place, channel: &str) -> String {
+    let component = echoing("channelled", |toolkit| {
+        toolkit["declarations"][0]["permission_profile"] = json!({
+            "risk_level": "low", "approval_required": true, "permission_channel": channel,
+        });
+    });
+    let file = place.home.join("tool.wasm");
+    std::fs::write(&file, component).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn the_clients_user_is_asked_only_if_the_tool_names_that_channel() {
+    for (channel, is_asked) in [("tty", false), ("mcp_elicitation", true)] {
+        let place = Place::new();
+        let arguments = [vec!["mcp".to_owned(), channelled(&place, channel)], place.options(&[])].concat();
+        let mut client = Client::run(place.toolcell(arguments)).can(forms());
+        client.initialize("2025-11-25");
+        let id = client.begin_call("echo", json!({}));
+        match is_asked {
+            true => {
+                let asked = question(&mut client);
+                reply(&mut client, &asked, accept(json!({ "decision": "run once" })));
+            }
+            false => {
+                client.says("waiting for an answer: toolcell approvals approve ");
+                place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+            }
+        }
+        assert_eq!(client.answer(&id)["result"]["isError"], json!(false), "{channel}");
+        assert_eq!(client.seen().iter().any(|frame| frame["method"] == "elicitation/create"), is_asked, "{channel}");
+        client.close();
+        let decisions = place.records()[0]["decisions"].clone();
+        let through = if is_asked { "mcp_elicitation" } else { "command" };
+        assert_eq!((&decisions[1]["behavior"], &decisions[1]["reason"]["channel"]), (&json!("allow"), &json!(through)));
+    }
+    // In the newer revision the call waits, too.
+    let place = Place::new();
+    let arguments = [vec!["mcp".to_owned(), channelled(&place, "tty")], place.options(&[])].concat();
+    let mut client = Client::run(place.toolcell(arguments)).can(forms());
+    client.speak_new();
+    let id = client.begin("tools/call", json!({ "name": "echo", "arguments": {} }));
+    client.says("waiting for an answer: toolcell approvals approve ");
+    place.run(&["approvals", "approve", &place.waiting()]).exits(0);
+    assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
 }
 
 /// Repeats a call of 2026-07-28 with `more`.

@@ -176,19 +176,31 @@ pub(super) struct Messenger {
     earlier: Mutex<Option<oneshot::Receiver<InputResponses>>>,
     /// Hears of approvals that the client's user is not asked for.
     announcer: Option<Announcer>,
+    /// Hears of approvals that the client's user may not give. `None` if the client is told where to answer anyway.
+    elsewhere: Option<Announcer>,
     questions: mpsc::Sender<Ask>,
     outdated: CancellationToken,
+}
+
+/// Who hears of approvals that the client's user does not answer.
+#[derive(Default)]
+pub(super) struct Announcers {
+    /// Of all of them, beside the client.
+    pub(super) always: Option<Announcer>,
+    /// Of those whose tool names another channel, instead of the client.
+    pub(super) elsewhere: Option<Announcer>,
 }
 
 /// Returns the approver of a call, and the receiver of its questions.
 pub(super) fn messenger(
     caller: Option<&str>,
-    announcer: Option<Announcer>,
+    announcers: Announcers,
     outdated: CancellationToken,
 ) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
     let (questions, waiting) = mpsc::channel(1);
     let (principal, earlier) = (user_at(caller), Mutex::default());
-    (Arc::new(Messenger { principal, earlier, announcer, questions, outdated }), waiting)
+    let Announcers { always: announcer, elsewhere } = announcers;
+    (Arc::new(Messenger { principal, earlier, announcer, elsewhere, questions, outdated }), waiting)
 }
 
 /// The respondent of a call whose tool asked in an earlier process, and what the client gets of it.
@@ -208,6 +220,7 @@ pub(super) fn reopen(suspension: &Suspension, outdated: CancellationToken) -> Op
         principal: user_at(suspension.actor_ref.as_deref()),
         earlier: Mutex::new(Some(earlier)),
         announcer: None,
+        elsewhere: None,
         questions,
         outdated,
     };
@@ -269,6 +282,15 @@ impl Approver for Messenger {
                 said = said => said.ok(),
                 () = self.outdated.cancelled() => Some(changed()),
             }
+        })
+    }
+
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        let Some(announcer) = &self.elsewhere else { return self.ask(prompt) };
+        Box::pin(async move {
+            announcer(prompt);
+            self.outdated.cancelled().await;
+            Some(changed())
         })
     }
 }

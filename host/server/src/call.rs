@@ -16,7 +16,7 @@ use toolcell_core::record::{
     AbortReason, CallRecord, ErrorClass, ExternalMapping, Extra, Input, InvocationId, Refusal,
 };
 
-use super::asking::{Announcing, Ask, AskChannel, elicit, messenger};
+use super::asking::{Announcers, Announcing, Ask, AskChannel, elicit, messenger};
 use super::budget::Lease;
 use super::calls::{CALLS_MAX, Place};
 use super::notices::{Spoken, Wanted};
@@ -251,8 +251,10 @@ impl Server {
         }
         // Without tasks, the client is told at once, together with the operator.
         let announced = seen.tasks && seen.channel == AskChannel::Return;
-        let announcer = announced.then(|| Arc::clone(&self.settings.announcer));
-        let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcer, outdated);
+        let announcer = |is_told: bool| is_told.then(|| Arc::clone(&self.settings.announcer));
+        let elsewhere = announcer(seen.channel != AskChannel::Return);
+        let announcers = Announcers { always: announcer(announced), elsewhere };
+        let (messenger, questions) = messenger(seen.caller.actor.as_deref(), announcers, outdated);
         if seen.channel != AskChannel::Return {
             request.respondent = Some(Arc::clone(&messenger) as _);
         }

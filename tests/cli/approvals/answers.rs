@@ -89,6 +89,7 @@ fn an_edit_is_what_runs_and_the_record_says_who_changed_what() {
     let (invocation, answer) = (&record["invocation"], &record["decisions"][1]);
     assert_eq!(answer["user_modified"], true);
     assert_eq!(answer["updated_input"], invocation["call_input"]);
+    assert_eq!(answer["updated_input_ref"], invocation["call_input_ref"]);
     assert_eq!(invocation["permission_input"]["text"], "asked\n");
     let mutation = &record["result"]["input_mutations"][0];
     assert_eq!(mutation["source_type"], "permission_prompt");
@@ -329,7 +330,7 @@ fn the_journal_is_found_through_a_link() {
 
 #[test]
 fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
-    for (channel, counts) in [("mcp_elicitation", false), ("tty", true)] {
+    for (channel, counts) in [("mcp_elicitation", false), ("http", false), ("tty", true)] {
         let (_guard, folder) = scratch();
         let component = echoing("channelled", |toolkit| {
             toolkit["declarations"][0]["permission_profile"] = json!({
@@ -344,7 +345,15 @@ fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
         let record = ended(child).json();
         match counts {
             true => assert_eq!(record["result"]["status"], "succeeded", "{record:#}"),
-            false => assert_eq!(error(&record), ("approval_rejected", "approval_channel")),
+            false => {
+                assert_eq!(error(&record), ("approval_rejected", "approval_channel"));
+                let decision = &record["decisions"][1];
+                assert_eq!(
+                    (&decision["behavior"], &decision["reason"]["channel"]),
+                    (&json!("deny"), &json!("command"))
+                );
+                assert!(decision["reason"]["message"].as_str().unwrap().contains("does not accept"), "{decision:#}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::super::approvals::channelled;
 use super::super::place::Place;
 use super::{ANNA, Api, SOON, Said, endless, token_file};
 use crate::support::{Reply, Toolcell, Web, check_one, fixture, scratch};
@@ -67,6 +68,28 @@ fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
     as_cara(&web, "GET /v1/tools", "").is_problem(403, "not_a_caller");
     assert_eq!(as_cara(&web, "POST /mcp", "{}").status, 401);
     assert_eq!((as_cara(&web, "GET /metrics", "").status, web.get("/metrics").status), (403, 404));
+}
+
+#[test]
+fn a_tool_that_names_http_takes_the_answer_of_an_approver_of_the_server() {
+    let place = Place::new();
+    let web = of_approver_and(&place, &[], &[&channelled(&place, "http")]);
+    let waits = || {
+        let id = web.begin_call(&json!({ "tool": "echo", "input": {} }));
+        let began = Instant::now();
+        while web.get(&format!("/v1/calls/{id}")).value()["status"] != "awaiting_approval" {
+            assert!(began.elapsed() < SOON);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        id
+    };
+    let id = waits();
+    place.run(&["approvals", "approve", &id]).exits(3);
+    let ended = web.ended(&id);
+    assert_eq!(ended["result"]["error"]["error_code"], "approval_channel", "{ended:#}");
+    let id = waits();
+    as_cara(&web, &format!("POST /v1/approvals/{id}"), r#"{"approved": true}"#);
+    assert_eq!(web.ended(&id)["status"], "succeeded");
 }
 
 #[test]

@@ -50,6 +50,11 @@ impl Approver for Terminal {
         let prompt = prompt.clone();
         Box::pin(read(move |keyboard| approval::Dialog::new(keyboard, prompt).run()))
     }
+
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        crate::ask::announce(prompt);
+        Box::pin(async { None })
+    }
 }
 
 impl Respondent for Terminal {

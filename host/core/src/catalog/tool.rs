@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 use crate::record::{
     AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile, Finding, Keeping,
     PermissionProfile, Refusal, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind, ToolDeclaration,
-    ToolInterface, Toolkit, WriteEffect, native_ids,
+    ToolInterface, Toolkit, WriteEffect, is_subject, native_ids,
 };
 
 use super::Contract;
@@ -268,8 +269,18 @@ impl Tool {
         if !self.permission_profile.policy_refs.is_empty() {
             return Some("its profile names policies that are not known here");
         }
-        let is_matched = self.interface.as_ref().is_none_or(ToolInterface::is_matched);
-        (!is_matched).then_some("its permission_matcher is not known here")
+        let has_native_ids = !self.native_ids.is_empty();
+        if self.interface.as_ref().is_some_and(|interface| !interface.is_matched(has_native_ids)) {
+            return Some("its permission_matcher is not known here");
+        }
+        let subjects = self.interface.as_ref().map(|interface| &interface.permission_subjects);
+        let none = BTreeMap::new();
+        let is_heard = |field: &Value| {
+            field.as_str().is_some_and(|field| is_subject(field, subjects.unwrap_or(&none), has_native_ids))
+        };
+        let fields = self.permission_profile.extra.get("rule_matching_fields").and_then(Value::as_array);
+        let are_heard = fields.is_none_or(|fields| fields.iter().all(is_heard)) || !guard!("unheard_fields");
+        (!are_heard).then_some("its rule_matching_fields name what no argument is declared to hold")
     }
 
     /// The parts of the tool's records that have no effect on this host: unknown fields, unused hints, flags that the

@@ -3,9 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind, native_ids,
-};
+use super::{ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVersion, Strategy, SubjectKind};
 
 /// `schema_visibility` (AT-IF-03): who gets the schema of a tool.
 ///
@@ -211,23 +209,11 @@ impl ToolInterface {
         matches!(self.is_enabled, None | Some(Enabled::Flag(true)))
     }
 
-    /// Whether rules are compared with what `permission_matcher` names (AT-IF-07).
-    pub fn is_matched(&self) -> bool {
-        let Some(matcher) = self.permission_matcher.as_deref().filter(|matcher| !matcher.is_empty()) else {
-            return true;
-        };
-        let has = |kind| self.permission_subjects.values().any(|known| *known == kind);
-        match matcher {
-            "tool" | "tool_name" => true,
-            "path" => has(SubjectKind::Path),
-            "url" => has(SubjectKind::Url),
-            "resource" | "resource_id" => has(SubjectKind::Resource),
-            "command" => has(SubjectKind::Command),
-            "native_operation_id" => {
-                has(SubjectKind::NativeOperationId) || !native_ids(&self.external_mappings).is_empty()
-            }
-            _ => false,
-        }
+    /// Whether rules are compared with what `permission_matcher` names (AT-IF-07). `has_native_ids`: whether the tool's
+    /// `external_mappings` name operations of other protocols.
+    pub(crate) fn is_matched(&self, has_native_ids: bool) -> bool {
+        let matcher = self.permission_matcher.as_deref().filter(|matcher| !matcher.is_empty());
+        matcher.is_none_or(|matcher| is_subject(matcher, &self.permission_subjects, has_native_ids))
     }
 
     /// The feature gate on which it depends whether the tool can be selected.
@@ -255,5 +241,19 @@ impl ToolInterface {
             is_destructive: plain(&self.is_destructive),
             is_open_world: plain(&self.is_open_world),
         }
+    }
+}
+
+/// Whether rules are compared with what `word` names: a `permission_matcher`, or one of the `rule_matching_fields`.
+pub(crate) fn is_subject(word: &str, subjects: &BTreeMap<String, SubjectKind>, has_native_ids: bool) -> bool {
+    let has = |kind| subjects.values().any(|known| *known == kind);
+    match word {
+        "tool" | "tool_name" => true,
+        "path" => has(SubjectKind::Path),
+        "url" => has(SubjectKind::Url),
+        "resource" | "resource_id" => has(SubjectKind::Resource),
+        "command" => has(SubjectKind::Command),
+        "native_operation_id" => has(SubjectKind::NativeOperationId) || has_native_ids,
+        _ => false,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolcell::{Background, Callee, Held, Kept, Request, Suspended, Terms};
 use toolcell_core::record::{Plan, ToolInvocation};
 
-use crate::asking::{AskChannel, Reopened, messenger, reopen};
+use crate::asking::{Announcers, AskChannel, Reopened, messenger, reopen};
 use crate::call::TIMEOUT_KEY;
 use crate::{Offering, Server};
 
@@ -40,7 +40,8 @@ impl Server {
         let cancellation = request.cancellation.clone();
         let mut questions = None;
         if channel == AskChannel::InputRequired {
-            let (respondent, asked) = messenger(kept.approval.actor_ref.as_deref(), None, offering.outdated());
+            let (actor, announcers) = (kept.approval.actor_ref.as_deref(), Announcers::default());
+            let (respondent, asked) = messenger(actor, announcers, offering.outdated());
             request.respondent = Some(respondent);
             questions = Some(asked);
         }

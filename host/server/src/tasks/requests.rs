@@ -115,6 +115,9 @@ impl Session {
                 Ok(mcp::task_failed(&named.facts, named.id, &not_kept("this one could not be written to the disk")))
             }
             Stored::Working => Ok(mcp::task_working(&named.facts, None)),
+            Stored::Waits(approval) if !self.is_of_client(&approval) => {
+                Ok(mcp::task_working(&named.facts, Some(waits_elsewhere(approval.invocation_id))))
+            }
             Stored::Waits(approval) => Ok(named.asks(|| question(&approval), Some(approval.invocation_id))),
             Stored::Approved(kept, held) => {
                 self.server.go_on(named.tasks, &named.owner, kept, held, named.channel);
@@ -181,7 +184,7 @@ impl Session {
         }
         let failed = |refusal: Refusal| internal(&refusal);
         let approval = match named.tasks.read(named.id).await.map_err(failed)? {
-            Stored::Waits(approval) => approval,
+            Stored::Waits(approval) if self.is_of_client(&approval) => approval,
             Stored::Asks(kept) if answers(&kept, responses) => return self.answer_suspended(&named, responses).await,
             _ => return Ok(()),
         };
@@ -207,6 +210,14 @@ impl Session {
             true => Ok(()),
             false => Err(ErrorData::internal_error("the answer could not be taken; send it again later", None)),
         }
+    }
+
+    /// Whether the client's user may approve the call: its tool may name another channel (AT-PERM-12).
+    fn is_of_client(&self, approval: &Approval) -> bool {
+        let offering = self.offering();
+        let offer = offering.offers.find(&approval.plan.tool).ok();
+        let channel = offer.and_then(|offer| offer.tool.permission_profile().permission_channel);
+        channel.is_none_or(|channel| channel.takes(CHANNEL))
     }
 
     /// Answers a call that waits in the journal. The process that goes on with it, if it is another one, finds the answer

@@ -25,6 +25,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         writes("append_approved", "Appends text to a file, and wants to be approved before every call")
             .input(text(), &["path", "text"])
             .permits("approval_required", true)
+            .permits("rule_matching_fields", vec!["path"])
             .permits("approval_reason", "Every line costs money."),
         writes("mkdir", "Makes a folder").input(path(), &["path"]),
         writes("link", "Makes a hard link at `to`").input(pair(), &["from", "to"]),

@@ -36,7 +36,8 @@ pub(crate) fn tools() -> Vec<Tool> {
         writes("touch_emptied", "Asks for the sandbox profile empty").permits("sandbox_profile", "empty"),
         writes("touch_unknown", "Asks for an unknown sandbox profile").permits("sandbox_profile", "golden"),
         touch("read_named", Access::ReadsFiles, "Reads what its argument names")
-            .claims("permission_subjects", named.clone()),
+            .claims("permission_subjects", named.clone())
+            .permits("rule_matching_fields", vec!["path"]),
         writes("write_named", "Writes where its argument says").claims("permission_subjects", named.clone()),
         touch("read_default", Access::ReadsFiles, "Reads what its argument names, `sub` unless it says so")
             .input(json!({ "path": { "type": "string", "default": "sub" } }), &[])

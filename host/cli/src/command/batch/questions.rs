@@ -64,6 +64,10 @@ impl Approver for InTurn<dyn Approver> {
             self.asked.ask(prompt).await
         })
     }
+
+    fn announce<'a>(&'a self, prompt: &'a Prompt) -> Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'a>> {
+        self.asked.announce(prompt)
+    }
 }
 
 impl Respondent for InTurn<dyn Respondent> {

@@ -1,12 +1,12 @@
 //! Consistency of the records of one tool: if two of them contradict each other, one claim would be lost.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
 use serde::Deserialize;
 
-use crate::record::{SubjectField, ToolInterface};
+use crate::record::{ExternalMapping, SubjectField, SubjectKind, ToolInterface, is_subject, native_ids};
 
 use super::findings::{Findings, Place};
 use super::references::{Linked, Record, text};
@@ -29,7 +29,7 @@ pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
         identity(tool.declaration.value, tool_id, interface.value, &place, findings);
         schemas(tool.declaration.value, interface.value, &place, findings);
         subjects(tool.declaration.value, interface.value, &place, findings);
-        matcher(interface.value, &place, findings);
+        matcher(interface.value, has_native_ids(tool), &place, findings);
     }
     visibility(tool, interfaces, findings);
     defaults(tool.declaration.value, tool.interface.map(|interface| interface.value), &declaration, findings);
@@ -90,15 +90,23 @@ fn subjects(declaration: &Value, interface: &Value, place: &Place<'_>, findings:
 }
 
 /// Notes a permission matcher that compares something else than the subjects of the tool.
-fn matcher(interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+fn matcher(interface: &Value, has_native_ids: bool, place: &Place<'_>, findings: &mut Findings) {
     let Ok(parsed) = ToolInterface::deserialize(interface) else { return };
-    if !parsed.is_matched() {
+    if !parsed.is_matched(has_native_ids) {
         findings.note(
             &place.field("permission_matcher"),
             "this host does not evaluate it: each call needs an approval, unless a rule allows the tool; name the arguments \
              in permission_subjects, and the kind of one of them here",
         );
     }
+}
+
+/// Whether the tool's `external_mappings` name operations of other protocols, which rules are compared with.
+fn has_native_ids(tool: &Linked<'_>) -> bool {
+    let records = [Some(tool.declaration.value), tool.interface.map(|interface| interface.value)];
+    let mappings = records.into_iter().flatten().filter_map(|record| record.get("external_mappings")?.as_array());
+    let mappings: Vec<_> = mappings.flatten().filter_map(|one| ExternalMapping::deserialize(one).ok()).collect();
+    !native_ids(&mappings).is_empty()
 }
 
 /// Refuses the visibility `deferred` without that lifecycle, because only the lifecycle keeps a schema from models.
@@ -127,17 +135,18 @@ fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, fin
         findings.error(&place.field("write_effects"), "`none` contradicts the other effects; remove it, or them");
     }
     let Some(fields) = profile.get("rule_matching_fields").and_then(Value::as_array) else { return };
-    let subjects = tool.interface.and_then(|interface| interface.value.get("permission_subjects")?.as_object());
-    let kinds: Vec<&str> =
-        subjects.into_iter().flat_map(|subjects| subjects.values()).filter_map(Value::as_str).collect();
+    let subjects = tool.interface.and_then(|interface| interface.value.get("permission_subjects"));
+    // What cannot be read has an error of its own.
+    let read = subjects.and_then(|subjects| BTreeMap::<String, SubjectKind>::deserialize(subjects).ok());
+    let (subjects, has_native_ids) = (read.unwrap_or_default(), has_native_ids(tool));
     let place = place.field("rule_matching_fields");
     for (at, field) in fields.iter().enumerate() {
-        // The specification's `resource_id` is a subject of the kind `resource`.
         let field = field.as_str().unwrap_or_default();
-        let is_named = kinds.contains(&field) || kinds.contains(&field.strip_suffix("_id").unwrap_or(field));
-        if !is_named {
-            let message =
-                format!("a hint that has no effect: permission_subjects names no argument of the kind {field:?}");
+        if !is_subject(field, &subjects, has_native_ids) {
+            let message = format!(
+                "permission_subjects names no argument of the kind {field:?}: each call needs an approval, unless a rule \
+                 allows the tool; name the argument there, or remove this"
+            );
             findings.note(&place.item(at), message);
         }
     }

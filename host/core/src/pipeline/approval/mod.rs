@@ -122,7 +122,7 @@ pub(super) async fn ask(
     decision.suggested_updates = suggested.into_iter().collect();
     permission::announce(journey, &tool, question.call_input(), decision).await?;
     store(journey, &desk.journal, approval).await?;
-    let answer = wait::wait(journey, &desk, &prompt).await?;
+    let answer = wait::wait(journey, &desk, &prompt, tool.permission_profile().permission_channel).await?;
     settle::settle(journey, tool, question.approved(), answer).await
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn settle(
 ) -> Result<Permitted, Refusal> {
     journey.heed_cancellation()?;
     if !answer.approved {
-        let rejected = decided(journey, &answer, None).await?;
+        let rejected = decided(journey, &answer, Counted::No, None).await?;
         let _ = permission::announce(journey, &tool, permit.call_input(), rejected).await;
         let because = answer.feedback.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         let message = format!("the call was not approved{because}");
@@ -35,6 +35,8 @@ pub(super) async fn settle(
         && !channel.takes(&answer.channel)
         && guard!("approval_channel")
     {
+        let unheard = decided(journey, &answer, Counted::Unheard, None).await?;
+        let _ = permission::announce(journey, &tool, permit.call_input(), unheard).await;
         let message = format!(
             "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
             answer.channel
@@ -42,7 +44,7 @@ pub(super) async fn settle(
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message));
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
-    let approved = decided(journey, &answer, edited.as_ref()).await?;
+    let approved = decided(journey, &answer, Counted::Yes, edited.as_ref()).await?;
     permission::announce(journey, &tool, edited.as_ref().unwrap_or(permit.call_input()), approved).await?;
     let permit = match edited {
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
@@ -136,15 +138,26 @@ fn unclaimed(kept: Option<&Kept>) -> Refusal {
     Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
 }
 
+/// What an answer counts as.
+#[derive(Clone, Copy)]
+enum Counted {
+    Yes,
+    No,
+    /// A yes that came through a channel that the tool does not accept.
+    Unheard,
+}
+
 /// The decision that records an answer.
 async fn decided(
     journey: &mut Journey<'_>,
     answer: &Answer,
+    counted: Counted,
     edited: Option<&Input>,
 ) -> Result<Box<PermissionDecision>, Refusal> {
-    let (behavior, verb) = match answer.approved {
-        true => (Behavior::Allow, "approved"),
-        false => (Behavior::Deny, "rejected"),
+    let (behavior, verb) = match counted {
+        Counted::Yes => (Behavior::Allow, "approved"),
+        Counted::No => (Behavior::Deny, "rejected"),
+        Counted::Unheard => (Behavior::Deny, "approved, through a channel that the tool does not accept,"),
     };
     let mut extra = Extra::new();
     for (name, value) in [("approver", &answer.approver), ("channel", &answer.channel)] {

@@ -3,7 +3,9 @@ use std::time::Duration;
 use crate::approval::{Approver, Prompt, Reply};
 use crate::executor::canceled;
 use crate::journal::{Given, Standing};
-use crate::record::{AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, Refusal, Timestamp};
+use crate::record::{
+    AbortReason, Answer, ApprovalState, ErrorClass, InvocationId, PermissionChannel, Refusal, Timestamp,
+};
 
 use super::super::journey::Journey;
 use super::{ApprovalService, expired, withdrawn};
@@ -14,12 +16,20 @@ const EDITS_MAX: usize = 8;
 /// Interval at which the store is polled for an answer from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(75);
 
+/// The channel of approvers that only announce a call.
+const NOBODY: &str = "none";
+
 /// Waits for an answer from this or another process, until the question expires. A call that waits holds no place in
 /// the scheduler.
-pub(super) async fn wait(journey: &Journey<'_>, desk: &ApprovalService, prompt: &Prompt) -> Result<Answer, Refusal> {
+pub(super) async fn wait(
+    journey: &Journey<'_>,
+    desk: &ApprovalService,
+    prompt: &Prompt,
+    channel: Option<PermissionChannel>,
+) -> Result<Answer, Refusal> {
     let id = prompt.invocation_id();
     let cancellation = &journey.request.cancellation;
-    let here = answer_here(journey, desk, prompt);
+    let here = answer_here(journey, desk, prompt, channel);
     tokio::pin!(here);
     let mut asking = true;
     loop {
@@ -41,12 +51,22 @@ pub(super) async fn wait(journey: &Journey<'_>, desk: &ApprovalService, prompt: 
     }
 }
 
-/// Asks the approver of this process, and stores the reply. Without a reply, approvers in other processes can still
-/// answer.
-async fn answer_here(journey: &Journey<'_>, desk: &ApprovalService, prompt: &Prompt) -> Result<(), Refusal> {
+/// Asks the approver of this process, if its answers count for the tool's `channel`, and stores the reply. Without a
+/// reply, approvers in other processes can still answer.
+async fn answer_here(
+    journey: &Journey<'_>,
+    desk: &ApprovalService,
+    prompt: &Prompt,
+    channel: Option<PermissionChannel>,
+) -> Result<(), Refusal> {
     let own = journey.request.approval.approver.as_deref();
     let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
-    let Some(reply) = checked(approver, prompt).await else { return Ok(()) };
+    let counts = channel.is_none_or(|channel| channel.takes(approver.channel()) || approver.channel() == NOBODY);
+    let reply = match counts || !guard!("asked_channel") {
+        true => checked(approver, prompt).await,
+        false => approver.announce(prompt).await.filter(|reply| !reply.approved),
+    };
+    let Some(reply) = reply else { return Ok(()) };
     let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
     match desk.journal.run(move |store| store.answer(id, &answer)).await? {
         // The stored answer counts, even if another approver was faster.
