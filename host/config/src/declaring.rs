@@ -125,7 +125,7 @@ mod tests {
             (one, "b", Some(tool("b", true)), format!("{one}b = {{ reference = \"b\", allow_unsigned = true }}\n")),
             (file, "b", Some(tool("y", false)), file.replace("# why\n", "# why\nb = \"y\"\n")),
             (file, "a", None, file.replace("a = \"x\" # why\n", "")),
-            (file, "a", Some(tool("y", false)), file.replace("a = \"x\" # why\n", "a = \"y\"\n")),
+            (file, "a", Some(tool("y", false)), file.replace("\"x\"", "\"y\"")),
             ("fuel = 1", "a", Some(tool("y", false)), "fuel = 1\n\n[tools]\na = \"y\"\n".to_owned()),
         ] {
             assert_eq!(edited(before, name, tool.as_ref()).unwrap(), Some(after), "{before}");
