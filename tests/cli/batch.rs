@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use toolcell_core::record::Timestamp;
 
 use super::guest;
+use crate::pipeline::doubles::echoing;
 use crate::support::{Ran, Toolcell, check_printed, scratch};
 
 /// Runs calls with these options, and with so little memory for each that any machine holds eight of them.
@@ -377,4 +378,32 @@ fn each_call_of_a_batch_says_how_it_is_scheduled_and_under_which_policy() {
     let safe = |at: usize| &invocation(at)["scheduler"]["is_concurrency_safe"];
     assert_eq!((safe(0), safe(1)), (&json!(true), &json!(false)));
     assert_eq!(invocation(1)["scheduler"]["requires_exclusive_context"], json!(false));
+}
+
+#[test]
+fn the_facts_of_a_decision_are_those_of_the_scheduler_for_every_kind_of_tool() {
+    let (_guard, folder) = scratch();
+    for (kind, is_open) in [("function", false), ("web_search", true), ("browser_action", true)] {
+        let component = echoing("facts", |toolkit| {
+            toolkit["declarations"][0]["tool_kind"] = json!(kind);
+            toolkit["declarations"][0]["interface_ref"] = json!("i");
+            toolkit["declarations"][0]["permission_profile"] =
+                json!({ "risk_level": "low", "access_kinds": ["file_write"], "write_effects": ["local_persistent"] });
+            toolkit["interfaces"] = json!([{
+                "schema_version": "0.2.0", "interface_id": "i", "tool_id": "facts.echo", "is_read_only": true,
+            }]);
+        });
+        let file = folder.join("facts.wasm");
+        std::fs::write(&file, component).unwrap();
+        let line = json!({ "id": "a", "tool": file, "input": {} });
+        let records = printed(&batch(&[line], &["--record", "--allow-write=."]).dir(&folder).run().exits(0));
+        let effective = &records[0]["decisions"][0]["effective_facts"];
+        let said = json!({
+            "is_read_only": true, "is_concurrency_safe": false, "is_destructive": false, "is_open_world": is_open,
+        });
+        assert_eq!(*effective, said, "{kind}");
+        for (fact, value) in said.as_object().unwrap() {
+            assert_eq!(records[0]["invocation"]["scheduler"][fact], *value, "{kind} {fact}");
+        }
+    }
 }

@@ -27,7 +27,6 @@ fn a_demand_that_this_host_cannot_meet_loads_and_every_call_is_refused() {
         ("/declarations/0/input_contract", "media_mode", json!(["image/png"])),
         ("/declarations/0/input_contract", "mutation_policy", json!({"hooks": "sometimes"})),
         ("/declarations/0/output_contract", "redaction_policy_refs", json!(["p1"])),
-        ("/interfaces/0", "schema_visibility", json!("native_ref")),
         ("/permission_profiles/0", "tenant_scope", json!("tenant:7")),
     ] {
         let component = changed(|toolkit| set(toolkit, object, field, value.clone()));
@@ -128,6 +127,20 @@ fn an_interface_has_all_concerns_and_a_profile_has_one_id() {
     };
     let silent = records(&echoing("silent", |_| {}));
     let interface = &silent["interfaces"][0];
+    for (field, said) in [
+        ("is_read_only", json!(false)),
+        ("is_concurrency_safe", json!(false)),
+        ("is_destructive", json!(true)),
+        ("is_open_world", json!(true)),
+        ("requires_user_interaction", json!(false)),
+        ("sandbox_profile", json!("granted")),
+        ("permission_matcher", json!("tool")),
+        ("permission_subjects", json!({})),
+        ("persistence_policy_ref", json!("preview_and_persist")),
+        ("persistence", json!({ "previews": true, "durable_refs": true, "journal": true })),
+    ] {
+        assert_eq!(interface[field], said, "{field}");
+    }
     for field in [
         "name",
         "aliases",
@@ -163,6 +176,98 @@ fn an_interface_has_all_concerns_and_a_profile_has_one_id() {
     assert_ne!(ids[0], ids[1], "their contents differ: {records:#}");
     assert_eq!(ids, [0, 1].map(|at| &records["declarations"][at]["execution_profile_ref"]));
     assert_eq!(records["execution_profiles"][0]["sandbox_profile"], "granted");
+}
+
+/// The fields of the interface of `strict.echo` that `describe` prints, if a component writes `own` into it.
+fn interface(own: &Value) -> Value {
+    let component = changed(|toolkit| {
+        own.as_object().unwrap().iter().for_each(|(field, value)| set(toolkit, "/interfaces/0", field, value.clone()));
+    });
+    let (_guard, folder) = scratch();
+    Toolcell::new(["describe", &write(&folder, &component), "--json"]).run().exits(0).json()["interfaces"][0].clone()
+}
+
+#[test]
+fn an_interface_says_of_its_tool_what_holds_here() {
+    let lies = interface(&json!({
+        "native_ids": ["lie"], "namespace": "strict", "user_facing_name": "Reader", "availability": 5,
+        "rendering": { "progress": "a bar", "theme": "dark" },
+    }));
+    assert_eq!((&lies["native_ids"], &lies["namespace"]), (&json!([]), &json!("strict")));
+    assert_eq!((&lies["user_facing_name"], &lies["availability"]["setup_state"]), (&json!("Reader"), &json!("ready")));
+    let rendering = &lies["rendering"];
+    assert_eq!((&rendering["progress"], &rendering["theme"]), (&json!("a bar"), &json!("dark")));
+    assert_eq!(rendering["model_facing"], "result.model_facing_content");
+    let other = errors(&changed(|toolkit| set(toolkit, "/interfaces/0", "namespace", json!("other"))));
+    assert!(other.len() == 1 && other[0].starts_with("/interfaces/0/namespace: "), "{other:?}");
+    let named = described(&changed(|toolkit| {
+        set(toolkit, "/declarations/0", "title", json!("Title"));
+        set(toolkit, "/interfaces/0", "user_facing_name", json!("Other"));
+        set(toolkit, "/interfaces/0", "native_ids", json!(["lie"]));
+    }));
+    let named = named.exits(0).stdout;
+    for place in ["/interfaces/0/user_facing_name: ", "/interfaces/0/native_ids: "] {
+        assert!(named.contains(place), "{place}: {named}");
+    }
+}
+
+#[test]
+fn the_places_of_a_rendering_are_those_of_a_record() {
+    let rendering = interface(&json!({}))["rendering"].clone();
+    let record = |change: fn(&mut Value)| {
+        let (_guard, folder) = scratch();
+        let component = echoing("places", change);
+        Toolcell::new(["call", &write(&folder, &component), "{}", "--record"]).run().json()
+    };
+    let (record, failed) = (record(|_| {}), record(|kit| kit["declarations"][0]["lifecycle"] = json!("draft")));
+    for (name, place) in rendering.as_object().unwrap() {
+        let pointer = format!("/{}", place.as_str().unwrap().replace('.', "/"));
+        let record = if name == "rejection" { &failed } else { &record };
+        assert!(record.pointer(&pointer).is_some(), "{name}: {record:#}");
+    }
+}
+
+#[test]
+fn a_schema_is_deferred_by_either_word_and_one_from_elsewhere_loads() {
+    for (own, visibility, is_deferred) in [
+        (json!({ "schema_visibility": "deferred" }), "deferred", true),
+        (json!({ "should_defer": true }), "deferred", true),
+        (json!({ "schema_visibility": "native_ref" }), "native_ref", false),
+        (json!({ "schema_visibility": "loaded" }), "loaded", false),
+    ] {
+        let interface = interface(&own);
+        let said = (&interface["schema_visibility"], &interface["availability"]["is_deferred"]);
+        assert_eq!(said, (&json!(visibility), &json!(is_deferred)), "{own}");
+        let extend = |toolkit: &mut Value| {
+            own.as_object()
+                .unwrap()
+                .iter()
+                .for_each(|(name, value)| set(toolkit, "/interfaces/0", name, value.clone()));
+        };
+        let error = call_of(extend, &[])["error"]["error_class"].clone();
+        let is_refused = own["schema_visibility"] == "deferred";
+        assert_eq!(error, if is_refused { json!("schema_not_loaded") } else { Value::Null }, "{own}");
+    }
+    let (_guard, folder) = scratch();
+    let component = changed(|toolkit| set(toolkit, "/interfaces/0", "schema_visibility", json!("deferred")));
+    let mut client = Client::run(Toolcell::new(["mcp", &write(&folder, &component)]));
+    client.initialize(crate::support::OLD);
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    assert!(listed.as_array().unwrap().iter().all(|tool| tool["name"] != "strict_echo"), "{listed:#}");
+}
+
+#[test]
+fn the_sandbox_of_an_interface_counts_if_the_permission_profile_names_no_other() {
+    let granted = interface(&json!({ "sandbox_profile": "granted" }));
+    assert_eq!(granted["sandbox_profile"], "granted");
+    assert_eq!(interface(&json!({ "sandbox_profile": "read_only" }))["sandbox_profile"], "read_only");
+    let unknown = call_of(|toolkit| set(toolkit, "/interfaces/0", "sandbox_profile", json!("a_vm")), &[]);
+    assert_eq!(unknown["error"]["error_code"], "sandbox_profile_unknown");
+    let errors = errors(&changed(|toolkit| {
+        set(toolkit, "/interfaces/0", "sandbox_profile", json!("read_only"));
+        set(toolkit, "/permission_profiles/0", "sandbox_profile", json!("empty"));
+    }));
+    assert!(errors.len() == 1 && errors[0].starts_with("/interfaces/0/sandbox_profile: "), "{errors:?}");
 }
 
 #[test]

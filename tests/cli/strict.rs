@@ -255,7 +255,6 @@ fn an_unknown_word_of_a_closed_vocabulary_is_an_error_with_the_known_ones() {
 #[test]
 fn a_setting_that_this_host_does_not_honour_keeps_the_component_from_loading() {
     let settings = [
-        ("/interfaces/0", "schema_visibility", json!("deferred")),
         ("/execution_profiles/0", "sandbox_profile", json!("read_only")),
         ("/execution_profiles/0", "memory_limit_bytes", json!(1024)),
     ];

@@ -16,7 +16,7 @@ use toolcell_core::record::{AbortReason, ErrorClass};
 use crate::support::{Called, Server, Test, check_record, host, scratch};
 
 use super::approvals::{asked, input as line, lines, place};
-use super::doubles::{RecordingListener, echoing, home_with_own_payloads, importing};
+use super::doubles::{RecordingListener, echoing, home_with_own_payloads, importing, internal};
 use super::interaction::{Person, accept, name};
 
 /// A host with a log of its own, in which the guests `caller` and `probe` are loaded.
@@ -151,6 +151,17 @@ async fn a_tool_calls_what_was_granted_and_declared_and_learns_of_nothing_else()
     assert_eq!(listed.succeeded()["listed"], json!(["probe.counter"]));
     let nothing = Test::new("caller#call").on(&family.host).call(json!({ "list": true })).await;
     assert_eq!(nothing.succeeded()["listed"], json!([]));
+}
+
+#[tokio::test]
+async fn an_internal_tool_is_for_other_tools_alone() {
+    let family = Family::new().await;
+    let inner = internal("inner");
+    family.host.load(&inner).await.unwrap();
+    let called = family.bound("call", "inner.*").call(calling("inner.echo", json!({ "a": 1 }))).await;
+    assert_eq!(answer(&called)["structured"]["a"], 1);
+    let direct = Test::of_bytes(inner, None).on(&family.host).call(json!({ "a": 1 })).await;
+    direct.failed("schema_not_loaded", "schema_internal").never_ran();
 }
 
 #[tokio::test]

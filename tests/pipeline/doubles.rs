@@ -17,6 +17,17 @@ pub(crate) fn echoing(namespace: &str, change: impl FnOnce(&mut Value)) -> Vec<u
     wat::parse_str(echo_text(namespace, change)).unwrap()
 }
 
+/// [`echoing`], for other tools alone.
+pub(crate) fn internal(namespace: &str) -> Vec<u8> {
+    echoing(namespace, |toolkit| {
+        toolkit["declarations"][0]["interface_ref"] = json!("i");
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i", "tool_id": format!("{namespace}.echo"),
+            "schema_visibility": "internal",
+        }]);
+    })
+}
+
 /// Makes `token` a sensitive argument of the only tool.
 pub(crate) fn hiding_a_token(toolkit: &mut Value) {
     toolkit["declarations"][0]["input_contract"] = json!({

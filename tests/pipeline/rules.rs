@@ -481,4 +481,13 @@ async fn an_operation_rule_meets_what_an_argument_names_and_what_the_tool_is_els
     denied(&commanded(json!({ "operation": "listRepos" }), deny("delete*")).await);
     denied(&commanded(json!({ "operation": "dropTable" }), deny("drop*")).await);
     commanded(json!({ "operation": "listRepos" }), deny("drop*")).await.succeeded();
+    let allow = RuleWords { behavior: "allow", native_operation_id: Some("list*"), ..Default::default() };
+    for (input, rules) in [
+        (json!({ "operation": "listRepos" }), json!(["allow native_operation_id \"list*\""])),
+        (json!({ "operation": "dropTable" }), json!([])),
+    ] {
+        let called = commanded(input, allow).await;
+        called.succeeded();
+        assert_eq!(decision(&called)["rule_refs"], rules);
+    }
 }

@@ -342,6 +342,24 @@ fn a_tool_does_not_come_back_as_another_kind_of_tool() {
 }
 
 #[test]
+fn a_tool_does_not_come_back_in_another_namespace() {
+    let (_guard, folder) = scratch();
+    let put = |namespace: &str| {
+        let component = crowd(namespace, 1, |toolkit| toolkit["declarations"][0]["tool_id"] = json!("constant.id"));
+        fs::write(folder.join("next"), component).unwrap();
+        fs::rename(folder.join("next"), folder.join("tool.wasm")).unwrap();
+    };
+    put("before");
+    let arguments = ["mcp".to_owned(), folder.display().to_string(), "--no-config".to_owned()];
+    let mut client = Client::run(Toolcell::new(arguments));
+    client.initialize("2025-11-25");
+    put("after");
+    let said = client.says("what was offered before goes on");
+    assert!(said.contains("constant.id was of the namespace before") && said.contains("tool_kind_changed"), "{said}");
+    assert_eq!(client.call("before_t0", json!({}))["isError"], json!(false));
+}
+
+#[test]
 fn a_component_that_appears_in_a_served_folder_has_no_grants_before_a_restart() {
     let (_guard, folder) = scratch();
     put(&folder, "cancellable", "one.wasm");

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::{Client, check_record, records, scratch};
+use crate::pipeline::doubles::internal;
+use crate::support::{Client, Toolcell, check_record, fixture, records, scratch};
 
 #[test]
 fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
@@ -17,6 +18,30 @@ fn a_served_tool_calls_those_that_are_served_and_granted_and_no_others() {
     // Its component is loaded, and the tool is not served.
     assert_eq!(ask("probe.counter")["error"]["code"], "tool_not_callable");
     client.close();
+}
+
+#[test]
+fn a_served_tool_calls_an_internal_one_that_no_client_has() {
+    let (_guard, folder) = scratch();
+    let inner = folder.join("inner.wasm");
+    std::fs::write(&inner, internal("inner")).unwrap();
+    let caller = format!("{}#call", fixture("caller").display());
+    let arguments = ["mcp".to_owned(), caller, inner.display().to_string(), "--allow-tool=inner.*".to_owned()];
+    let mut client = Client::run(Toolcell::new(arguments.clone()));
+    client.initialize("2025-11-25");
+    let answer = client.call("call", json!({ "tool": "inner.echo", "input": { "a": 1 } }))["structuredContent"].clone();
+    assert_eq!(answer["answers"][0]["structured"]["a"], 1, "{answer:#}");
+    let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    assert!(!listed.to_string().contains("inner"), "{listed:#}");
+    client.close();
+    // A role that does not have the tool has it nowhere.
+    let settings = folder.join("role.toml");
+    std::fs::write(&settings, "[surface]\nrole = \"one\"\n[surface.roles]\none = [\"caller.*\"]\n").unwrap();
+    let mut client =
+        Client::run(Toolcell::new(arguments.into_iter().chain([format!("--config={}", settings.display())])));
+    client.initialize("2025-11-25");
+    let answer = client.call("call", json!({ "tool": "inner.echo", "input": {} }))["structuredContent"].clone();
+    assert_eq!(answer["answers"][0]["error"]["code"], "tool_not_callable", "{answer:#}");
 }
 
 #[test]

@@ -25,14 +25,14 @@ struct Known {
     components: HashMap<PathBuf, Ceiling>,
     /// The folders of components. What appears in one later is new, and not what the operator saw there.
     folders: HashSet<PathBuf>,
-    /// What the tools are, by their ids: clients know a tool by its id (AT-N-32).
-    tools: HashMap<String, ToolKind>,
+    /// The kinds and namespaces of the tools, by their ids: clients know a tool by its id (AT-N-32).
+    tools: HashMap<String, (ToolKind, String)>,
 }
 
 impl Agreed {
     /// Fails, with its index, at the first of `tools` that could ask for more than what was served under its path. A path
     /// that nothing was served under is new in the settings, which the operator has changed. A tool that was of another kind
-    /// fails whatever its path is.
+    /// or namespace fails whatever its path is.
     pub(super) fn check<'a>(
         &self,
         tools: impl Iterator<Item = (&'a Named, &'a Loaded)>,
@@ -46,7 +46,7 @@ impl Agreed {
             if !grown.is_empty() && guard!("grown_ceilings") {
                 return Err((at, refusal(&grown)));
             }
-            if let Some(changed) = loaded.tools.iter().find_map(|tool| known.changed_kind(tool)) {
+            if let Some(changed) = loaded.tools.iter().find_map(|tool| known.changed(tool)) {
                 return Err((at, changed));
             }
         }
@@ -61,22 +61,30 @@ impl Agreed {
             known.components.entry(path).or_insert_with(|| Ceiling::of(&loaded.tools));
             known.folders.extend(named.folder().map(|(folder, _)| folder.clone()));
             let tools = loaded.tools.iter().map(|tool| tool.declaration());
-            known.tools.extend(tools.map(|tool| (tool.tool_id.clone(), tool.tool_kind.clone())));
+            let told = tools.map(|tool| (tool.tool_id.clone(), (tool.tool_kind.clone(), tool.namespace.clone())));
+            known.tools.extend(told);
         }
     }
 }
 
 impl Known {
-    /// The refusal of `tool`, if one with the same id was of another kind.
-    fn changed_kind(&self, tool: &Tool) -> Option<Refusal> {
+    /// The refusal of `tool`, if one with the same id was of another kind, or of another namespace.
+    fn changed(&self, tool: &Tool) -> Option<Refusal> {
         let declaration = tool.declaration();
-        let before = self.tools.get(&declaration.tool_id).filter(|before| **before != declaration.tool_kind)?;
+        let (kind, namespace) = self.tools.get(&declaration.tool_id)?;
+        let (what, before, now) = if *kind != declaration.tool_kind {
+            ("kind", &kind.0, &declaration.tool_kind.0)
+        } else if *namespace != declaration.namespace {
+            ("namespace", namespace, &declaration.namespace)
+        } else {
+            return None;
+        };
         let message = format!(
-            "{} was of the kind {} when it was first served, and is of the kind {} now: a tool keeps its meaning under its \
-             id; give the new tool another tool_id, or restart the server",
+            "{} was of the {what} {} when it was first served, and is of the {what} {} now: a tool keeps its meaning under \
+             its id; give the new tool another tool_id, or restart the server",
             legible(&declaration.tool_id),
-            legible(&before.0),
-            legible(&declaration.tool_kind.0),
+            legible(before),
+            legible(now),
         );
         Some(Refusal::new(ErrorClass::PolicyBlocked, "tool_kind_changed", message))
     }

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::record::{AccessKind, Extra, Lifecycle, ToolDeclaration, ToolInterface};
+use crate::record::{AccessKind, Extra, Lifecycle, SchemaVisibility, ToolDeclaration, ToolInterface};
 
-use super::{Contract, Tool};
+use super::{Contract, Standing, Tool};
 
 /// Returns `declaration` with the schemas of `contract` in place of its own.
 pub(super) fn declaration(declaration: &ToolDeclaration, contract: &Contract) -> ToolDeclaration {
@@ -49,6 +49,9 @@ pub(super) fn interface(interface: &ToolInterface, contract: &Contract) -> ToolI
     if shown.output_schema.is_some() {
         shown.output_schema = contract.output_schema().cloned();
     }
+    if let Some(Value::String(hint)) = shown.extra.get_mut("search_hint") {
+        *hint = contract.shown(hint).into_owned();
+    }
     shown
 }
 
@@ -62,6 +65,8 @@ impl Tool {
             ..ToolInterface::default()
         });
         let Ok(Value::Object(mut fields)) = serde_json::to_value(interface) else { return Value::Null };
+        fields.extend(self.decided());
+        tell_rendering(&mut fields);
         for (name, value) in self.known() {
             if !value.is_null() {
                 fields.entry(name).or_insert(value);
@@ -70,59 +75,103 @@ impl Tool {
         Value::Object(fields)
     }
 
-    /// What the host adds to an interface that lacks it.
-    fn known(&self) -> Map<String, Value> {
+    /// What the host alone says, whatever the tool wrote: who it is, and what holds here.
+    fn decided(&self) -> Map<String, Value> {
         let (declaration, contract) = (self.declaration(), self.contract());
-        let strict = declaration.input_contract.as_ref().is_some_and(|input| input.strict);
-        let visibility = if declaration.lifecycle == Lifecycle::Deferred { "deferred" } else { "loaded" };
+        let own = self.interface().and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
+        let own = own.map(|name| contract.shown(name).into_owned());
+        let user_facing = declaration.title.clone().or(own).unwrap_or_else(|| declaration.name.clone());
+        let is_deferred = Standing::declared(self) == Some(Standing::DEFERRED);
+        let said = self.interface().and_then(|interface| interface.schema_visibility);
+        let visibility = match said {
+            Some(said @ (SchemaVisibility::Internal | SchemaVisibility::NativeRef)) => said,
+            _ if is_deferred => SchemaVisibility::Deferred,
+            _ => SchemaVisibility::Loaded,
+        };
         let setup = if declaration.lifecycle == Lifecycle::RequiresSetup { "requires_setup" } else { "ready" };
-        let profile = self.permission_profile();
+        let (profile, keeping) = (self.permission_profile(), self.keeping());
         let returned = declaration.output_contract.as_ref().map_or(&[][..], |output| &output.content_types);
-        let known = json!({
+        let reads_files = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
+        object(json!({
             "name": declaration.name,
             "aliases": declaration.aliases,
             "namespace": declaration.namespace,
             "native_ids": self.native_ids(),
-            "user_facing_name": declaration.title.as_ref().unwrap_or(&declaration.name),
-            "search_hint": declaration.search_hint,
-            "model_input_schema": contract.model_schema(),
-            "runtime_input_schema": contract.runtime_schema().unwrap_or(contract.model_schema()),
-            "output_schema": contract.output_schema(),
-            "strict": strict,
+            "user_facing_name": user_facing,
             "schema_visibility": visibility,
-            "is_enabled": self.is_enabled(),
+            "sandbox_profile": self.execution_profile().sandbox_profile,
             "availability": {
                 "setup_state": setup,
                 "feature_gates": self.feature().into_iter().collect::<Vec<_>>(),
                 "required_credentials": profile.credential_refs,
                 "model_support": returned,
-                "is_deferred": declaration.lifecycle == Lifecycle::Deferred,
+                "is_deferred": is_deferred,
             },
             "validation": {
                 "schema_validation": true,
                 "value_validation": self.validates(),
-                "io_preflight_validation":
-                    self.validates() && (profile.wants(&AccessKind::FileRead) || profile.wants_file_write()),
+                "io_preflight_validation": self.validates() && reads_files,
                 "deny_before_io": true,
             },
-            "sandbox_profile": profile.sandbox_profile,
+            "persistence": {
+                "previews": keeping.inline,
+                "durable_refs": keeping.can_persist(),
+                "journal": keeping.journal,
+            },
+        }))
+    }
+
+    /// What the host adds to an interface that lacks it.
+    fn known(&self) -> Map<String, Value> {
+        let (declaration, contract) = (self.declaration(), self.contract());
+        let strict = declaration.input_contract.as_ref().is_some_and(|input| input.strict);
+        let effects = self.effects();
+        object(json!({
+            "search_hint": declaration.search_hint,
+            "model_input_schema": contract.model_schema(),
+            "runtime_input_schema": contract.runtime_schema().unwrap_or(contract.model_schema()),
+            "output_schema": contract.output_schema(),
+            "strict": strict,
+            "is_enabled": self.is_enabled(),
+            "is_read_only": effects.is_read_only,
+            "is_concurrency_safe": self.facts().is_concurrency_safe == Some(true),
+            "is_destructive": effects.is_destructive,
+            "is_open_world": effects.is_open_world,
+            "requires_user_interaction": self.needs_user(),
+            "permission_matcher": "tool",
+            "permission_subjects": {},
             "timeout_ms": self.timeout_ms(),
             "execution_profile_ref": self.execution_profile().execution_profile_id,
-            "permission_profile_ref": profile.permission_profile_id,
+            "permission_profile_ref": self.permission_profile().permission_profile_id,
             "max_inline_chars": self.max_inline_chars(),
             "persistence_policy_ref": self.persistence_policy(),
-            "rendering": {
-                "model_facing": "result.model_facing_content",
-                "ui_facing": "result.ui_facing_summary",
-                "progress": "progress.message",
-                "rejection": "result.error.message",
-                "grouped": "call_record.representations",
-                "transcript_search": "call_record.representations.transcript_search_text",
-            },
-        });
-        match known {
-            Value::Object(known) => known,
-            _ => Map::new(),
+        }))
+    }
+}
+
+/// Adds the places at which each representation of a result is, in `toolcell call --record`, to what the tool says of
+/// its rendering (AT-IF-09). The words of the tool are a hint: they stay where they are.
+fn tell_rendering(fields: &mut Map<String, Value>) {
+    let places = json!({
+        "model_facing": "result.model_facing_content",
+        "ui_facing": "result.ui_facing_rendering",
+        "progress": "progress",
+        "rejection": "result.error.message",
+        "transcript_search": "result.transcript_search_text",
+    });
+    match fields.get_mut("rendering") {
+        Some(Value::Object(own)) => {
+            for (name, place) in object(places) {
+                own.entry(name).or_insert(place);
+            }
         }
+        _ => drop(fields.insert("rendering".to_owned(), places)),
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
     }
 }

@@ -37,7 +37,10 @@ pub struct Standing {
 impl Standing {
     /// The standing of a tool that is listed.
     pub const LOADED: Self = Self { state: LoadingState::Loaded, reason: None };
-    const DEFERRED: Self = Self { state: LoadingState::Deferred, reason: Some(SurfaceReason::DeferredUntilDiscovered) };
+    /// The standing of a tool that only other tools call.
+    const INTERNAL: Self = Self { state: LoadingState::Unavailable, reason: Some(SurfaceReason::RoleNotAllowed) };
+    pub(super) const DEFERRED: Self =
+        Self { state: LoadingState::Deferred, reason: Some(SurfaceReason::DeferredUntilDiscovered) };
 
     /// The standing for a caller that has loaded the tool (AT-DEF-12). A tool that cannot be called stays unavailable.
     #[must_use]
@@ -58,7 +61,7 @@ impl Standing {
     }
 
     /// The standing of `tool` by its own records (AT-LIFE-01..07, AT-IF-02); `None` if the budget decides.
-    fn declared(tool: &Tool) -> Option<Self> {
+    pub(super) fn declared(tool: &Tool) -> Option<Self> {
         let unavailable = |reason| Some(Self { state: LoadingState::Unavailable, reason });
         let wishes = |wish: fn(&ToolInterface) -> Option<bool>| tool.interface().and_then(wish) == Some(true);
         match tool.declaration().lifecycle {
@@ -66,13 +69,13 @@ impl Standing {
             Lifecycle::Disabled => unavailable(Some(SurfaceReason::FeatureDisabled)),
             _ if !tool.is_enabled() && tool.feature().is_none() => unavailable(Some(SurfaceReason::FeatureDisabled)),
             _ if tool.gap().is_some() => unavailable(Some(SurfaceReason::FeatureDisabled)),
-            _ if tool.is_internal() => unavailable(Some(SurfaceReason::RoleNotAllowed)),
+            _ if tool.is_internal() => Some(Self::INTERNAL),
             Lifecycle::RequiresSetup => unavailable(Some(SurfaceReason::SetupRequired)),
             Lifecycle::Deprecated => Some(Self { state: LoadingState::Discoverable, reason: None }),
-            Lifecycle::Deferred => Some(Self::DEFERRED),
+            Lifecycle::Available | Lifecycle::Deferred if tool.is_deferred() => Some(Self::DEFERRED),
             Lifecycle::Available if wishes(|interface| interface.always_load) => Some(Self::LOADED),
             Lifecycle::Available if wishes(|interface| interface.should_defer) => Some(Self::DEFERRED),
-            Lifecycle::Available => None,
+            Lifecycle::Available | Lifecycle::Deferred => None,
         }
     }
 }
@@ -198,9 +201,12 @@ impl Surface {
         self.selection.refusal(tool, standing, is_impostor).filter(|_| guard!("surface"))
     }
 
-    /// Whether `tool`, which has this standing here, can be called. A deferred tool can, because only a model has to load
-    /// its schema first.
+    /// Whether another tool can call `tool`, which has this standing here. It can call a deferred one, because only a model
+    /// has to load its schema first, and an internal one, which nothing else withholds (AT-IF-02).
     pub fn is_callable(&self, tool: &Tool, standing: Standing) -> bool {
+        let is_alone = |placed: &Placed| is_same(&placed.tool, tool) && placed.refs.is_empty();
+        let is_lent = tool.is_internal() && standing == Standing::INTERNAL && self.tools.iter().any(is_alone);
+        let standing = if is_lent { Standing::LOADED } else { standing };
         standing.state != LoadingState::Unavailable && self.refusal(tool, standing).is_none()
     }
 
@@ -290,7 +296,8 @@ fn placed(tools: Vec<Arc<Tool>>, selection: &Selection, conditions: &Conditions<
     let declared = |tool: Arc<Tool>| {
         let declared = Standing::declared(&tool);
         // What cannot be called anywhere keeps its own reason.
-        let gone = declared.is_some_and(|standing| standing.state == LoadingState::Unavailable);
+        let gone = declared
+            .is_some_and(|standing| standing.state == LoadingState::Unavailable && standing != Standing::INTERNAL);
         let withheld = if gone { None } else { selection.withholds(&tool, conditions) };
         match withheld {
             Some((reason, refs)) => {
@@ -372,6 +379,8 @@ mod tests {
         assert_eq!(states(&[defer], 9), [Deferred], "also within the budget");
         let both = json!({ "always_load": true, "should_defer": true });
         assert_eq!(states(&[("available", both.clone()), ("deferred", both)], 9), [Loaded, Deferred]);
+        let unseen = json!({ "schema_visibility": "deferred", "always_load": true });
+        assert_eq!(states(&[("available", unseen)], 9), [Deferred], "the stricter word counts");
     }
 
     #[test]

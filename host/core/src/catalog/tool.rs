@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::record::{
     AccessKind, ArtifactExpectation, ContextModifierPolicy, Effects, ErrorClass, ExecutionProfile, Finding, Keeping,
-    PermissionProfile, Refusal, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind, ToolDeclaration,
-    ToolInterface, Toolkit, WriteEffect, is_subject, native_ids,
+    Lifecycle, PermissionProfile, Refusal, SafetyFacts, SchemaVisibility, Strategy, SubjectField, SubjectKind,
+    ToolDeclaration, ToolInterface, Toolkit, WriteEffect, is_subject, native_ids,
 };
 
 use super::Contract;
@@ -23,7 +23,7 @@ const ERRORS_MAX: usize = 32;
 const FALLBACK_CHARS_MAX: usize = 1_000;
 /// Version of what is checked when a component's records are loaded. It changes with every check that could refuse what
 /// was accepted before: acceptance is noted on disk.
-pub const CHECKS_VERSION: &str = "5";
+pub const CHECKS_VERSION: &str = "6";
 
 /// Interfaces through which a component calls other tools, and those through which it sends requests: of toolcell and WASI,
 /// and of IronClaw's tools.
@@ -151,8 +151,11 @@ impl Tool {
     ) -> anyhow::Result<Self> {
         budget.in_time()?;
         let declared = records.interface;
-        let permission_profile =
+        let mut permission_profile =
             records.permission_profile.cloned().unwrap_or_else(|| PermissionProfile::none(&declaration.tool_id));
+        if let Some(asked) = declared.and_then(ToolInterface::asked_sandbox) {
+            permission_profile.sandbox_profile.get_or_insert_with(|| asked.to_owned());
+        }
         let asked = records.execution_profile.cloned().unwrap_or_else(|| ExecutionProfile {
             execution_profile_id: format!("{}.execution", declaration.tool_id),
             ..ExecutionProfile::default()
@@ -257,6 +260,12 @@ impl Tool {
     pub(crate) fn is_internal(&self) -> bool {
         let visibility = self.interface.as_ref().and_then(|interface| interface.schema_visibility);
         visibility == Some(SchemaVisibility::Internal) && guard!("internal_tools")
+    }
+
+    /// Whether its schema is listed nowhere before a caller loads it, by its own word (AT-LIFE-05, AT-IF-02).
+    pub(crate) fn is_deferred(&self) -> bool {
+        let visibility = self.interface.as_ref().and_then(|interface| interface.schema_visibility);
+        self.declaration.lifecycle == Lifecycle::Deferred || visibility == Some(SchemaVisibility::Deferred)
     }
 
     /// Whether a user takes part in each call.
@@ -391,10 +400,17 @@ impl Tool {
         self.keeping
     }
 
-    /// The strategy that the tool names for its output, if it does (AT-IF-10).
-    pub(super) fn persistence_policy(&self) -> Option<Strategy> {
+    /// The strategy for the output of the tool, as far as its size does not decide (AT-IF-10).
+    pub(super) fn persistence_policy(&self) -> Strategy {
         let contract = self.declaration.output_contract.as_ref().and_then(|contract| contract.persistence_policy_ref);
-        contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref)
+        let named = contract.or_else(|| self.interface.as_ref()?.persistence_policy_ref);
+        match self.keeping {
+            Keeping { output: false, .. } => Strategy::Redact,
+            Keeping { journal: false, .. } => Strategy::NeverPersist,
+            Keeping { payload: false, .. } => Strategy::DropWithReason,
+            Keeping { inline: false, .. } => Strategy::RefOnly,
+            _ => named.unwrap_or(Strategy::PreviewAndPersist),
+        }
     }
 
     /// The artifacts without which an output is only partial (AT-OUT-04).
@@ -432,6 +448,7 @@ fn keeping(declaration: &ToolDeclaration, interface: Option<&ToolInterface>, pro
 /// Gives each profile an id of its own where tools share one and the host saw them differ: a reference leads to one record
 /// (AT-DECL-15, AT-EXEC-02).
 fn profiles_apart(tools: &mut [Tool]) {
+    permissions_apart(tools);
     let differs = |tool: &Tool, other: &Tool| {
         let (one, other) = (&tool.execution_profile, &other.execution_profile);
         one.execution_profile_id == other.execution_profile_id && one != other
@@ -447,6 +464,27 @@ fn profiles_apart(tools: &mut [Tool]) {
             interface.execution_profile_ref = Some(id.clone());
         }
         tool.execution_profile.execution_profile_id = id;
+    }
+}
+
+/// Does the same for permission profiles, which differ where the interface of one tool names a sandbox.
+fn permissions_apart(tools: &mut [Tool]) {
+    let differs = |tool: &Tool, other: &Tool| {
+        let (one, other) = (&tool.permission_profile, &other.permission_profile);
+        one.permission_profile_id == other.permission_profile_id && one != other
+    };
+    let apart: Vec<bool> = tools.iter().map(|tool| tools.iter().any(|other| differs(tool, other))).collect();
+    for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
+        let id = format!("{}.{}", tool.permission_profile.permission_profile_id, tool.name);
+        let declaration = Arc::make_mut(&mut tool.declaration);
+        if declaration.permission_profile_ref.is_some() {
+            declaration.permission_profile_ref = Some(id.clone());
+        }
+        if let Some(interface) = tool.interface.as_mut().filter(|interface| interface.permission_profile_ref.is_some())
+        {
+            interface.permission_profile_ref = Some(id.clone());
+        }
+        tool.permission_profile.permission_profile_id = id;
     }
 }
 

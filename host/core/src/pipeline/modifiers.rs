@@ -2,10 +2,11 @@
 //! what they made. The result of a call is the only way in which they leave the host (AT-PIPE-13).
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::catalog::Tool;
-use crate::record::{CallRecord, ContextModifier, ContextModifierPolicy, ToolInvocation};
+use crate::policy::EFFECTIVE_FACTS;
+use crate::record::{CallRecord, ContextModifier, ContextModifierPolicy, PermissionDecision, ToolInvocation};
 use crate::scheduler::Claim;
 use crate::scheduler::batch::{BatchPolicy, YieldPolicy};
 
@@ -54,6 +55,16 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
         let id = record.get("scheduler_policy_id").cloned().unwrap_or_default();
         journey.invocation.extra.insert("scheduler_policy_ref".to_owned(), id);
         journey.invocation.extra.insert("scheduler_policy".to_owned(), record.clone());
+    }
+}
+
+/// Takes the facts of the one input that was decided on into those of the scheduler, so that a record says one thing of its
+/// call (AT-N-03).
+pub(super) fn decided(journey: &mut Journey<'_>, decision: &PermissionDecision) {
+    let noted = journey.invocation.extra.get_mut(SCHEDULER).and_then(Value::as_object_mut);
+    let facts = decision.extra.get(EFFECTIVE_FACTS).and_then(Value::as_object);
+    if let (Some(noted), Some(facts)) = (noted, facts) {
+        noted.extend(facts.clone());
     }
 }
 

@@ -16,6 +16,7 @@ use super::aside::{self, Against};
 use super::explain::{CallExplanation, Unheard};
 use super::hooks;
 use super::journey::{Journey, Prepared, made_here};
+use super::modifiers;
 use super::pre_hooks::PreHooked;
 
 made_here! {
@@ -94,6 +95,7 @@ pub(super) async fn announce(
         ("rule_refs", decision.rule_refs.clone().into()),
     ];
     journey.trail.emit(EventType::PermissionDecided, summary);
+    modifiers::decided(journey, &decision);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(*decision);
     decision_hooks(journey, tool, input).await
@@ -258,6 +260,7 @@ fn declared<'a>(tool: &'a Tool, terms: &'a Terms) -> Declared<'a> {
         tool_id: &declaration.tool_id,
         namespace: &declaration.namespace,
         name: &declaration.name,
+        kind: &declaration.tool_kind,
         profile: terms.profile.as_deref().unwrap_or(tool.permission_profile()),
         facts: tool.facts(),
         subjects: tool.subjects(),

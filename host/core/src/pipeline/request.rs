@@ -8,7 +8,7 @@ use crate::executor::{BoxFuture, Cancellation};
 use crate::journal::Listener;
 use crate::policy::{GrantWord, Grants, Limits, Policy, Provenance};
 use crate::record::{
-    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Lifecycle, Refusal, Replay, TraceContext,
+    CallRecord, ContextModifierPolicy, ErrorClass, ExternalMapping, Input, Refusal, Replay, TraceContext,
 };
 use crate::secret::Secrets;
 
@@ -93,7 +93,7 @@ impl Callee {
 
     /// Whether the caller has seen the schema of `tool`.
     pub(super) fn is_loaded(&self, tool: &Tool) -> bool {
-        self.loaded.unwrap_or(tool.declaration().lifecycle != Lifecycle::Deferred)
+        self.loaded.unwrap_or(!tool.is_deferred())
     }
 
     /// The tool; looked up in `catalog` if it is not resolved.

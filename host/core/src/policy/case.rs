@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField};
+use crate::record::{Input, PermissionProfile, SafetyFacts, SubjectField, ToolKind};
 
 use super::{Ceiling, Files, Grants, Limits, Opinion, Policy, Subject};
 
@@ -31,6 +31,7 @@ pub struct Declared<'a> {
     pub tool_id: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
+    pub kind: &'a ToolKind,
     pub profile: &'a PermissionProfile,
     /// Safety facts that the interface declares for every input.
     pub facts: SafetyFacts,

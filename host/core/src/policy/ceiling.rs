@@ -75,9 +75,9 @@ pub(super) fn check(case: &Case<'_>, world: Capability) -> Result<Capability, Bo
     let Some(ceiling) = case.ceiling.filter(|ceiling| ceiling.changes_nothing && guard!("child_changes")) else {
         return Ok(world);
     };
-    match facts::effective(case, &world).is_read_only {
-        Some(true) => Ok(world),
-        _ => Err(beyond(case, ceiling, "lasting changes, and that tool can make none in this call").into()),
+    match facts::changes_nothing(case.declared.profile, &world) {
+        true => Ok(world),
+        false => Err(beyond(case, ceiling, "lasting changes, and that tool can make none in this call").into()),
     }
 }
 

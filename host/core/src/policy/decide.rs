@@ -9,6 +9,7 @@ use super::missing::{closed_grant, missing, outside, unreachable};
 use super::named::{Named, absolute, named};
 use super::narrow::{OutOfReach, narrow};
 use super::network::Origin;
+use super::permit::Traits;
 use super::rule_match::{Call, RuleMatch, closed_places};
 use super::{
     Brief, Capability, Case, Denial, Look, Opinion, Permit, Question, Touches, ceiling, facts, suggestion, unused,
@@ -51,9 +52,10 @@ pub fn decide(case: Case<'_>) -> Verdict {
         rule_refs: ruling.rule_refs,
         touches: Touches::of(&world),
     });
-    let facts = facts::effective(&case, &world);
+    let is_concurrency_safe = facts::effective(&case, &world).is_concurrency_safe == Some(true);
+    let traits = Traits { changes_nothing: facts::changes_nothing(case.declared.profile, &world), is_concurrency_safe };
     let guest_input = absolute(case.declared.subjects, &case.input, &world);
-    let permit = Permit::mint(case.subject, case.input, guest_input, world, case.limits, facts);
+    let permit = Permit::mint(case.subject, case.input, guest_input, world, case.limits, traits);
     let outcome = match brief {
         Some(brief) => Outcome::Ask(Box::new(Question::new(permit, brief))),
         None => Outcome::Allow(permit),

@@ -1,30 +1,43 @@
 use serde_json::json;
 
-use crate::record::{AccessKind, Extra, PermissionProfile, SafetyFacts, WriteEffect};
+use crate::record::{AccessKind, Effects, Extra, PermissionProfile, SafetyFacts, WriteEffect};
 
 use super::{Capability, Case};
 
-/// Safety facts of the call. `is_read_only`, `is_destructive` and `is_open_world` follow from what the host enforces;
-/// `is_concurrency_safe` is the tool's claim, unless its claims contradict each other.
+/// The property of a decision with the effective facts.
+pub(crate) const EFFECTIVE_FACTS: &str = "effective_facts";
+
+/// Safety facts of the call, for its record: what the host enforces, and what the tool says beyond that. What it does not say
+/// counts against it (AT-N-03). Whether the call may run is decided by [`changes_nothing`], never by these words.
 pub(super) fn effective(case: &Case<'_>, capability: &Capability) -> SafetyFacts {
-    let remote = case.declared.profile.wants(&AccessKind::Network);
-    let read_only = changes_nothing(case.declared.profile, capability);
+    let mut claims = claims(case);
+    let changes = !changes_nothing(case.declared.profile, capability);
+    if !changes && claims.is_read_only == Some(true) {
+        // What is held to reading destroys nothing, whatever other inputs of the tool do.
+        claims.is_destructive = None;
+    }
+    let effects = Effects::claimed(case.declared.kind, claims, case.declared.profile, changes);
+    SafetyFacts { is_concurrency_safe: Some(claims.is_concurrency_safe == Some(true)), ..effects.into() }
+}
+
+/// What the tool says of all inputs and its component of this one, the more careful word of both. One word that the tool
+/// only reads is enough, because the host holds it to that.
+fn claims(case: &Case<'_>) -> SafetyFacts {
     let claims = [Some(case.declared.facts), case.classified];
-    let says = |fact: fn(&SafetyFacts) -> Option<bool>, answer| {
-        claims.iter().flatten().any(|facts| fact(facts) == Some(answer))
+    let one = |fact: fn(&SafetyFacts) -> Option<bool>, wins: bool| {
+        let mut said = claims.iter().flatten().filter_map(fact);
+        said.clone().find(|said| *said == wins).or_else(|| said.next())
     };
-    let concurrency = |facts: &SafetyFacts| facts.is_concurrency_safe;
     SafetyFacts {
-        is_read_only: Some(read_only),
-        is_concurrency_safe: Some(says(concurrency, true) && !says(concurrency, false)),
-        // The host cannot stop a tool that may write from destroying data.
-        is_destructive: Some(!read_only),
-        is_open_world: Some(remote),
+        is_read_only: one(|facts| facts.is_read_only, true),
+        is_concurrency_safe: one(|facts| facts.is_concurrency_safe, false),
+        is_destructive: one(|facts| facts.is_destructive, true),
+        is_open_world: one(|facts| facts.is_open_world, true),
     }
 }
 
-/// Whether a call with `capability` can make no lasting change, locally or remotely.
-fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
+/// Whether a call with `capability` can make no lasting change, locally or remotely: what the host enforces.
+pub(super) fn changes_nothing(profile: &PermissionProfile, capability: &Capability) -> bool {
     let mutates = profile.wants(&AccessKind::Network) && profile.has_effect(&WriteEffect::RemoteMutation);
     !capability.is_writable() && !mutates && !profile.has_effect(&WriteEffect::Irreversible)
 }
@@ -40,7 +53,7 @@ pub(super) fn recorded(case: &Case<'_>, capability: &Capability) -> Extra {
         return Extra::new();
     }
     let mut extra = Extra::new();
-    extra.insert("effective_facts".to_owned(), json!(effective));
+    extra.insert(EFFECTIVE_FACTS.to_owned(), json!(effective));
     extra.insert("declared_facts".to_owned(), json!(declared));
     extra.insert("classified_facts".to_owned(), json!(case.classified));
     extra

@@ -40,6 +40,7 @@ pub use capability::{Capability, Denial, Mount};
 pub use case::{Case, Declared};
 pub use ceiling::Ceiling;
 pub use decide::{Explanation, Outcome, Verdict, decide, explain, look};
+pub(crate) use facts::EFFECTIVE_FACTS;
 pub use grants::{ClosedPath, FolderGrant, GrantWord, Grants, VariableGrant};
 pub use hook_permit::HookPermit;
 pub use limits::{Limits, NetworkLimits};

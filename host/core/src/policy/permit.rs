@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::record::{Input, InvocationId, SafetyFacts};
+use crate::record::{Input, InvocationId};
 
 use super::{Capability, Limits};
 
@@ -25,21 +25,28 @@ pub struct Permit {
     guest_input: Option<Input>,
     capability: Capability,
     limits: Limits,
-    facts: SafetyFacts,
+    traits: Traits,
+}
+
+/// What was found out about the call of a permit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traits {
+    pub(super) changes_nothing: bool,
+    pub(super) is_concurrency_safe: bool,
 }
 
 impl Permit {
-    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. `facts`: the effective ones of this call. Boxed,
-    /// because a permit passes through several phases.
+    /// `guest_input`: what [`super::named::absolute`] made of `call_input`. Boxed, because a permit passes through several
+    /// phases.
     pub(super) fn mint(
         subject: Subject,
         call_input: Input,
         guest_input: Option<Input>,
         capability: Capability,
         limits: Limits,
-        facts: SafetyFacts,
+        traits: Traits,
     ) -> Box<Self> {
-        Box::new(Self { subject, call_input, guest_input, capability, limits, facts })
+        Box::new(Self { subject, call_input, guest_input, capability, limits, traits })
     }
 
     pub fn subject(&self) -> &Subject {
@@ -67,13 +74,13 @@ impl Permit {
 
     /// Whether the call can make no lasting change, locally or remotely, so that it can be repeated.
     pub fn changes_nothing(&self) -> bool {
-        self.facts.is_read_only == Some(true)
+        self.traits.changes_nothing
     }
 
     /// Whether the tool says that this call may run beside others. A necessary condition only: what the calls can reach
     /// must not overlap either.
     pub fn is_concurrency_safe(&self) -> bool {
-        self.facts.is_concurrency_safe == Some(true)
+        self.traits.is_concurrency_safe
     }
 }
 

@@ -20,7 +20,13 @@ impl Effects {
     /// The effects of a tool with these records.
     pub fn of(kind: &ToolKind, interface: Option<&ToolInterface>, profile: &PermissionProfile) -> Self {
         let facts = interface.map(ToolInterface::facts).unwrap_or_default();
-        let changes = changes(profile);
+        Self::claimed(kind, facts, profile, profile.wants_file_write())
+    }
+
+    /// The effects of a tool, or of one call, of which `facts` are claimed. `changes`: whether it can change something, as
+    /// far as the host knows.
+    pub(crate) fn claimed(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile, changes: bool) -> Self {
+        let changes = changes || changes_elsewhere(profile);
         let is_read_only = !changes && facts.is_read_only == Some(true) && facts.is_destructive != Some(true);
         Self {
             is_read_only,
@@ -40,15 +46,13 @@ fn is_open(kind: &ToolKind, facts: SafetyFacts, profile: &PermissionProfile) -> 
     }
 }
 
-/// Whether a call may leave a trace, here or elsewhere: a request can change its target, unless the profile excludes
-/// remote mutation.
-fn changes(profile: &PermissionProfile) -> bool {
+/// Whether a call may leave a trace elsewhere: a request can change its target, unless the profile excludes remote
+/// mutation.
+fn changes_elsewhere(profile: &PermissionProfile) -> bool {
     let harmless = profile.write_effects.iter().all(|effect| *effect == WriteEffect::None);
     let only_reads_out = harmless && !profile.write_effects.is_empty();
     let acts = [AccessKind::ExternalSend, AccessKind::Payment, AccessKind::CodeExecution];
-    profile.wants_file_write()
-        || acts.iter().any(|kind| profile.wants(kind))
-        || (profile.reaches_out() && !only_reads_out)
+    acts.iter().any(|kind| profile.wants(kind)) || (profile.reaches_out() && !only_reads_out)
 }
 
 impl From<Effects> for SafetyFacts {

@@ -18,11 +18,11 @@ use super::{ContextModifierPolicy, ExternalMapping, Extra, SafetyFacts, SchemaVe
 pub enum SchemaVisibility {
     /// Listed with the tool.
     Loaded,
-    /// Only together with the lifecycle `deferred`.
+    /// Listed without it: a caller loads the tool first, as with the lifecycle `deferred`.
     Deferred,
     /// No list has the tool, and only other tools can call it.
     Internal,
-    /// The schema is elsewhere. This host loads none, and refuses calls.
+    /// The tool has its schema from another protocol. The one in its records counts here, as with `loaded`.
     NativeRef,
 }
 
@@ -188,6 +188,9 @@ pub struct ToolInterface {
     /// Whether a user takes part in each call: it needs an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_user_interaction: Option<bool>,
+    /// The sandbox that the tool asks for, if its permission profile names none; the host writes the one that applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_profile: Option<String>,
     /// Whether a call runs beside no other call of a tool of its component, and in a batch beside no other call at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_exclusive_context: Option<bool>,
@@ -207,6 +210,11 @@ impl ToolInterface {
     /// Whether the tool can be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
         matches!(self.is_enabled, None | Some(Enabled::Flag(true)))
+    }
+
+    /// The sandbox that it asks for: `granted` is the host's word for what was declared and granted.
+    pub(crate) fn asked_sandbox(&self) -> Option<&str> {
+        self.sandbox_profile.as_deref().filter(|asked| !asked.is_empty() && *asked != "granted")
     }
 
     /// Whether rules are compared with what `permission_matcher` names (AT-IF-07). `has_native_ids`: whether the tool's

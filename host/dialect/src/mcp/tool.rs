@@ -113,7 +113,15 @@ mod tests {
         let hints = json!({ "title": "B", "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true });
         assert_eq!(silent, hints, "what is not said counts against the tool");
         let reads = json!({ "access_kinds": ["file_read"] });
-        for (kind, open) in [("file_operation", false), ("browser_action", true), ("web_search", true)] {
+        for (kind, open) in [
+            ("file_operation", false),
+            ("browser_action", true),
+            ("shell_command", true),
+            ("web_search", true),
+            ("mcp_tool", true),
+            ("openapi_operation", true),
+            ("peer_agent_tool", true),
+        ] {
             let tool = described(json!({ "tool_kind": kind }), json!({}), reads.clone(), None);
             assert_eq!(tool["annotations"]["openWorldHint"], open, "{kind}");
             let scoped = described(json!({ "tool_kind": kind }), says.clone(), reads.clone(), None);

@@ -27,11 +27,12 @@ pub(super) fn check(tool: &Linked<'_>, tool_id: &str, findings: &mut Findings) {
     if let Some(interface) = tool.interface {
         let place = interfaces.item(interface.at);
         identity(tool.declaration.value, tool_id, interface.value, &place, findings);
+        shown_identity(tool.declaration.value, interface.value, &place, findings);
         schemas(tool.declaration.value, interface.value, &place, findings);
         subjects(tool.declaration.value, interface.value, &place, findings);
         matcher(interface.value, has_native_ids(tool), &place, findings);
     }
-    visibility(tool, interfaces, findings);
+    sandbox(tool, interfaces, findings);
     defaults(tool.declaration.value, tool.interface.map(|interface| interface.value), &declaration, findings);
     named_fields(tool, &declaration, findings);
     if let Some(execution) = tool.execution_profile {
@@ -52,10 +53,33 @@ fn identity(declaration: &Value, tool_id: &str, interface: &Value, place: &Place
     {
         findings.error(&place.field("name"), format!("the interface of {known:?} names another tool: {name:?}"));
     }
-    for field in ["aliases", "search_hint"] {
-        if interface.get(field).is_some_and(|value| declaration.get(field) != Some(value)) {
+    if let (Some(namespace), Some(known)) = (text(interface, "namespace"), text(declaration, "namespace"))
+        && namespace != known
+    {
+        let message = format!("the interface of {tool_id:?} names another namespace than {known:?}: {namespace:?}");
+        findings.error(&place.field("namespace"), message);
+    }
+}
+
+/// Notes what an interface says of its tool beside the declaration, which counts. Native ids come from the mappings alone
+/// (AT-IF-01).
+fn shown_identity(declaration: &Value, interface: &Value, place: &Place<'_>, findings: &mut Findings) {
+    for (field, counts) in [("aliases", "aliases"), ("search_hint", "search_hint"), ("user_facing_name", "title")] {
+        let known = declaration.get(counts).filter(|known| field == counts || !known.is_null());
+        let differs = |value: &Value| known != Some(value) && (field == counts || known.is_some());
+        if interface.get(field).is_some_and(differs) {
             findings.note(&place.field(field), "has no effect: what the declaration says counts, and differs");
         }
+    }
+    let mappings: Vec<ExternalMapping> = [declaration, interface]
+        .iter()
+        .filter_map(|record| Vec::deserialize(record.get("external_mappings")?).ok())
+        .flat_map(|mappings: Vec<ExternalMapping>| mappings)
+        .collect();
+    let known = native_ids(&mappings);
+    let said = interface.get("native_ids").and_then(Value::as_array);
+    if said.is_some_and(|said| said.iter().any(|id| !known.iter().any(|known| id == known))) {
+        findings.note(&place.field("native_ids"), "has no effect: the ids are those in external_mappings");
     }
 }
 
@@ -109,24 +133,36 @@ fn has_native_ids(tool: &Linked<'_>) -> bool {
     !native_ids(&mappings).is_empty()
 }
 
-/// Refuses the visibility `deferred` without that lifecycle, because only the lifecycle keeps a schema from models.
-fn visibility(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
+/// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
+fn sandbox(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else { return };
-    let deferred = text(interface.value, "schema_visibility") == Some("deferred");
-    if deferred && text(tool.declaration.value, "lifecycle") != Some("deferred") {
-        let message = "this host does not honour it: give the tool the lifecycle `deferred`, or write `loaded`";
-        findings.error(&interfaces.item(interface.at).field("schema_visibility"), message);
+    let (asked, of_profile) = (asked_sandbox(tool), profile_sandbox(tool));
+    if let (Some(asked), Some(of_profile)) = (asked, of_profile)
+        && asked != of_profile
+    {
+        let message =
+            format!("the permission profile of the tool names another one: {of_profile:?}; remove one of them");
+        findings.error(&interfaces.item(interface.at).field("sandbox_profile"), message);
     }
 }
 
-/// Refuses a sandbox profile that the permission profile does not request: the host writes the applied one here.
+/// Refuses a sandbox profile that the tool requests nowhere else: the host writes the applied one here.
 fn execution_profile(tool: &Linked<'_>, execution: Record<'_>, place: &Place<'_>, findings: &mut Findings) {
-    let asked = text(execution.value, "sandbox_profile");
-    let honoured = tool.permission_profile.and_then(|profile| text(profile.value, "sandbox_profile"));
-    if asked.is_some() && asked != honoured {
+    let asked = text(execution.value, "sandbox_profile").filter(|asked| *asked != "granted");
+    if asked.is_some() && asked != profile_sandbox(tool).or_else(|| asked_sandbox(tool)) {
         let message = "has no effect here: name the same profile in sandbox_profile of the permission profile";
         findings.error(&place.field("sandbox_profile"), message);
     }
+}
+
+/// The sandbox that the permission profile of the tool names.
+fn profile_sandbox<'a>(tool: &Linked<'a>) -> Option<&'a str> {
+    text(tool.permission_profile?.value, "sandbox_profile")
+}
+
+/// The sandbox that the interface of the tool names; `granted` asks for none.
+fn asked_sandbox<'a>(tool: &Linked<'a>) -> Option<&'a str> {
+    text(tool.interface?.value, "sandbox_profile").filter(|asked| !asked.is_empty() && *asked != "granted")
 }
 
 fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, findings: &mut Findings) {

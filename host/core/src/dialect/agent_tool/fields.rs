@@ -179,13 +179,14 @@ static INTERFACE: Object = Object {
         text("namespace"),
         texts("native_ids"),
         text("user_facing_name"),
-        Field::new("schema_visibility", Shape::Look(schema_visibility)).narrows(),
+        Field::new("schema_visibility", Shape::Is(word::<SchemaVisibility>)).narrows(),
         Field::new("is_enabled", Shape::Look(is_enabled)).narrows(),
         Field::new("is_read_only", Shape::Look(fact)).narrows(),
         Field::new("is_concurrency_safe", Shape::Look(fact)).narrows(),
         Field::new("is_destructive", Shape::Look(fact)).narrows(),
         Field::new("is_open_world", Shape::Look(fact)).narrows(),
         flag("requires_user_interaction").narrows(),
+        text("sandbox_profile").narrows(),
         // Its effect depends on the subjects: see `claims`.
         text("permission_matcher").narrows(),
         flag("requires_exclusive_context").narrows(),
@@ -396,16 +397,6 @@ fn mutation_policy(findings: &mut Findings, place: &Place<'_>, value: &Value) {
             "it knows the words allow, deny and internal_only, for all sources or for each of hooks and permission_prompt, \
              and a list of fields",
         );
-    }
-}
-
-fn schema_visibility(findings: &mut Findings, place: &Place<'_>, value: &Value) {
-    match word::<SchemaVisibility>(value) {
-        Err(problem) => findings.error(place, problem),
-        Ok(()) if value == "native_ref" => {
-            findings.gap(place, "it loads no schemas from elsewhere; write the schema out")
-        }
-        Ok(()) => {}
     }
 }
 

@@ -107,9 +107,9 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "tool_kind_changed",
         origins: &[Call(PolicyBlocked)],
-        means: "A component that a server offers changed, and one of its tools is another kind of tool now. What was offered \
-                goes on.",
-        cause: "Its `tool_kind` differs from that of the tool that was served under the same `tool_id`.",
+        means: "A component that a server offers changed, and one of its tools is another kind of tool now, or of another \
+                namespace. What was offered goes on.",
+        cause: "Its `tool_kind` or `namespace` differs from that of the tool that was served under the same `tool_id`.",
         remedy: "Give the new tool a `tool_id` of its own; or restart the server.",
     },
     Page {
