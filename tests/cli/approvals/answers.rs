@@ -344,7 +344,12 @@ fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
         let record = ended(child).json();
         match counts {
             true => assert_eq!(record["result"]["status"], "succeeded", "{record:#}"),
-            false => assert_eq!(error(&record), ("approval_rejected", "approval_channel")),
+            false => {
+                assert_eq!(error(&record), ("approval_rejected", "approval_channel"));
+                let named = &record["result"]["error"]["policy_refs"][0];
+                assert!(named.as_str().unwrap().starts_with("permission_profile:"), "{record:#}");
+                assert!(record["invocation"]["policy_refs"].as_array().unwrap().contains(named), "{record:#}");
+            }
         }
     }
 }
