@@ -146,6 +146,13 @@ fn a_call_whose_process_is_killed_ends_as_canceled_and_runs_once() {
     assert_eq!((&calls[0]["status"], &calls[0]["error_code"]), (&json!("canceled"), &json!("runtime_shutdown")));
     let shown = home.toolcell(&["show", calls[0]["invocation_id"].as_str().unwrap(), "--json"]).run().exits(0).json();
     assert_eq!(shown["result"]["error"]["error_class"], "canceled");
+    check_record(&shown);
+    // What was decided was written down with the start.
+    let (invocation, decisions) = (&shown["invocation"], shown["decisions"].as_array().unwrap());
+    assert_eq!(invocation["permission_decision_refs"], json!([decisions[0]["decision_id"]]));
+    let policies = json!(["permission_profile:hostile.spin.permissions"]);
+    assert_eq!((&decisions[0]["policy_refs"], &invocation["policy_refs"]), (&policies, &policies));
+    assert_eq!(shown["result"]["policy_refs"], policies);
     home.verify(true);
 }
 

@@ -100,11 +100,15 @@ fn a_record_holds_everything_that_is_known_of_a_call() {
     assert_eq!((record["progress"].as_array().unwrap().len(), record["decisions"].as_array().unwrap().len()), (5, 1));
     let bytes = std::fs::read(example("ticker")).unwrap();
     let component = format!("component:{}", toolcell_core::record::digest(&bytes));
+    let session = format!("session:{}", record["invocation"]["session_ref"].as_str().unwrap());
     assert_eq!(
         record["invocation"]["runtime_refs"],
-        json!([component, concat!("toolcell/", env!("CARGO_PKG_VERSION"))]),
-        "which component it was"
+        json!([component, concat!("toolcell/", env!("CARGO_PKG_VERSION")), session]),
+        "which component it was, and where it ran"
     );
+    let scheduler = &record["invocation"]["scheduler"];
+    assert_eq!((&scheduler["is_read_only"], &scheduler["resource_locks"]), (&json!(true), &json!([])));
+    assert_eq!((&scheduler["context_modifier_policy"], scheduler.as_object().unwrap().len()), (&Value::Null, 7));
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn a_result_has_each_of_its_representations_in_a_place_of_its_own() {
     let native = &result["native_output"];
     assert_eq!((&native["content_types"], &native["structured"]), (&json!(["image"]), &json!(true)));
     assert_eq!(native["output_bytes"], result["usage"]["output_bytes"]["used"]);
+    assert_eq!(result["summary"], "{\"found\":\"zebra\"}");
     assert!(result.get("persisted_payload_ref").is_none());
     assert_eq!((&result["artifact_refs"], &result["resource_refs"]), (&json!([]), &json!([])));
 

@@ -40,13 +40,23 @@ impl Shop {
     /// The record of a call that does not run.
     #[track_caller]
     fn refused(&self, name: &str, exit: i32) -> (String, String) {
+        let (class, code, _) = self.refused_by(name, exit);
+        (class, code)
+    }
+
+    /// Class and code of the error, and the policies of the call.
+    fn refused_by(&self, name: &str, exit: i32) -> (String, String, Value) {
         let record = self.run(&["call", &format!("crowd.wasm#{name}"), "{}", "--record"]).exits(exit).json();
         let events = record["events"].as_array().unwrap();
         assert!(!events.iter().any(|event| event["event_type"] == "tool.invocation.started"), "{record:#}");
         assert!(record["invocation"]["surface_id"].as_str().unwrap().starts_with("surface:"), "{record:#}");
         let error = &record["result"]["error"];
         let word = |name: &str| error[name].as_str().unwrap().to_owned();
-        (word("error_class"), word("error_code"))
+        let policies = &record["invocation"]["policy_refs"];
+        if error["error_class"] == "policy_blocked" {
+            assert_eq!((policies, &record["result"]["policy_refs"]), (&error["policy_refs"], policies), "{record:#}");
+        }
+        (word("error_class"), word("error_code"), policies.clone())
     }
 }
 
@@ -101,6 +111,9 @@ fn each_reason_is_told_and_the_call_ends_accordingly() {
         let (told, refs) = withheld(&surface, list, name);
         assert!(told == reason && refs.contains(behind), "{name}: {told:?} {refs}");
         assert_eq!(shop.refused(name, exit), (class.to_owned(), code.to_owned()), "{name}");
+    }
+    for (name, policy) in [("t3", "feature:beta"), ("t5", "role:reviewer")] {
+        assert_eq!(shop.refused_by(name, 3).2, json!([policy]));
     }
     assert_eq!(shop.refused("t6", 2), ("schema_not_loaded".to_owned(), "schema_not_loaded".to_owned()));
     // A deprecated tool is not listed, and its callers still have it.
@@ -174,12 +187,14 @@ fn a_surface_keeps_its_id_until_a_setting_changes() {
 fn a_tool_choice_counts_for_every_call() {
     let shop = Shop::new("surface_choice", 2, "[surface]\ntool_choice = \"none\"\n", |_| {});
     for name in ["t0", "t1"] {
-        assert_eq!(shop.refused(name, 3), ("policy_blocked".to_owned(), "tool_choice_none".to_owned()));
+        let (class, code, policies) = shop.refused_by(name, 3);
+        assert_eq!((&*class, &*code, policies), ("policy_blocked", "tool_choice_none", json!(["tool_choice:none"])));
     }
     shop.configure("[surface]\ntool_choice = \"surface_choice.t0\"\n");
     assert_eq!(shop.surface(&[])["default_tool_choice"], json!({ "tool": "surface_choice.t0" }));
     shop.run(&["call", "crowd.wasm#t0", "{}"]).exits(0);
-    assert_eq!(shop.refused("t1", 3).1, "tool_choice_other");
+    let (_, code, policies) = shop.refused_by("t1", 3);
+    assert_eq!((&*code, policies), ("tool_choice_other", json!(["tool_choice:surface_choice.t0"])));
     // What is explained of a call is what becomes of it.
     let explained = shop.run(&["policy", "explain", "crowd.wasm#t1", "{}", "--json"]).exits(3).json();
     assert_eq!(explained["error"]["error_code"], "tool_choice_other");

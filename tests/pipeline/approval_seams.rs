@@ -94,6 +94,8 @@ async fn what_an_approver_makes_of_the_input_passes_the_hooks_as_well() {
     let (host, _sayer) = asked_with(&folder, Some(reply), vec![Arc::new(guard)]);
     let called = appending(&host, &folder).call(input(&folder)).await;
     called.failed("hook_blocked", "hook_stop").never_ran();
+    let named = called.record()["result"]["policy_refs"].clone();
+    assert!(named.as_array().unwrap().contains(&json!("hook:deciding")), "{named}");
     assert_eq!(lines(&folder), 0);
 }
 
@@ -272,4 +274,33 @@ async fn nothing_is_read_before_a_hook_that_can_deny_the_call() {
     called.never_ran();
     let error = called.0.result.error.as_ref().unwrap();
     assert!(error.message.contains("not this one"), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
+    let (_guard, folder) = place();
+    let file = folder.join("file");
+    let words = RuleWords { behavior: "ask", tool: Some("validated.prepared"), ..RuleWords::default() };
+    let rule = Rule::compile(&words, &Provenance::COMMAND_LINE).unwrap();
+    let yes = Reply { approved: true, ..Reply::default() };
+    let (asking, sayer) = asked(&folder, Some(yes));
+    let heard = RecordingHook::new("heard").at(HookEvent::PermissionRequest, []);
+    let hooked = own_host(|settings| settings.hooks = vec![Registration::new(heard.shared())]);
+    let approved = |host: &Arc<Host>| {
+        let test = Test::new("validated#prepared").on(host).read(&folder);
+        test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule.clone()]))
+    };
+    let allowed = |host: &Arc<Host>| Test::new("validated#prepared").on(host).read(&folder);
+    for (text, is_ready) in [("ready", true), ("not yet", false)] {
+        std::fs::write(&file, text).unwrap();
+        for test in [approved(&asking), allowed(&hooked)] {
+            let called = test.call(json!({ "path": file })).await;
+            match is_ready {
+                true => assert_eq!(called.succeeded()["ran"], "prepared"),
+                false => _ = called.failed("setup_required", "not_ready").never_ran(),
+            }
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+    }
+    assert_eq!(sayer.asked.lock().unwrap().len(), 2, "it was asked first");
 }

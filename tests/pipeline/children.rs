@@ -201,6 +201,7 @@ async fn no_tool_calls_itself_under_whatever_name_and_whatever_lies_between() {
         refused(&answer(&called), "other(policy_blocked)", "recursive_tool_forbidden");
         let child = family.record(&children(&called)[0]);
         assert_eq!(child["invocation"]["status"], "blocked");
+        assert_eq!(child["invocation"]["policy_refs"], json!(["tool_calls:cycles"]));
         assert!(child["invocation"]["started_at"].is_null());
     }
     let called = family.free("call").call(nested(&["caller.call_2", "caller_alias"])).await;

@@ -88,6 +88,11 @@ async fn a_grant_is_the_rule_that_allows_and_the_record_names_it() {
     assert_eq!(decision["rule_refs"], json!([format!("--allow-read={}", folder.display())]));
     let reason = json!({"type": "rule", "message": "everything that the tool declares was granted"});
     assert_eq!(decision["reason"], reason);
+    // The same grants have the same name, and others have another.
+    let again = Test::new("probe#read").read(&folder).call(json!({"path": folder.join("a")})).await;
+    assert_eq!(again.record()["decisions"][0]["sandbox_ref"], decision["sandbox_ref"]);
+    let other = Test::new("probe#echo").call(json!({"text": "x"})).await;
+    assert_ne!(other.record()["decisions"][0]["sandbox_ref"], decision["sandbox_ref"]);
     let event = called.0.events.iter().find(|event| event.event_type.as_str() == "tool.permission.decided").unwrap();
     assert_eq!((&event.data["behavior"], &event.data["rule_refs"]), (&json!("allow"), &decision["rule_refs"]));
 }

@@ -255,6 +255,8 @@ impl BatchListener for Taker {
 
     fn ended(&self, _: usize, record: CallRecord) {
         assert!(!record.result.is_error, "{record:?}");
+        let locks = &record.invocation.extra["scheduler_policy"]["resource_locks"];
+        assert_eq!(*locks, json!([{ "resource": "printer", "mode": "shared" }]));
     }
 
     fn modified(&self, _: usize, _: Vec<ContextModifier>) {}
@@ -265,9 +267,11 @@ async fn a_tool_that_wants_a_context_for_itself_runs_beside_no_other_call_of_its
     for wants in [true, false] {
         let (host, listener, brake) = braked();
         let safe = json!({ "is_concurrency_safe": true });
-        host.load(&component("first", &json!({ "is_concurrency_safe": true, "requires_exclusive_context": wants })))
-            .await
-            .unwrap();
+        let first = json!({
+            "is_concurrency_safe": true, "requires_exclusive_context": wants,
+            "resource_locks": [{ "resource": "printer", "mode": "shared" }],
+        });
+        host.load(&component("first", &first)).await.unwrap();
         host.load(&component("second", &safe)).await.unwrap();
         let calls = ["first.echo", "second.echo"].map(|tool| BatchCall::new(tool, Request::new(tool, "{}")));
         let look = async {

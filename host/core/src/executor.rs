@@ -67,6 +67,8 @@ pub enum Preflight<'a> {
     Reading(&'a Look),
     /// Nowhere, because the call is denied, or has to be approved first.
     Left,
+    /// As `Reading`, after the check of the values, which is not repeated.
+    Alone(&'a Look),
 }
 
 /// What a run gets besides its permit.

@@ -202,9 +202,11 @@ fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> an
 /// Runs value validation in an instance with an empty world, and preflight in the same one, or in one that reads files.
 pub(super) async fn validate(linked: &Linked, check: Check<'_>) -> Result<(), Refusal> {
     let is_offline = matches!(check.preflight, Preflight::Offline);
-    look(linked, check, (&Capability::default(), check.input), (true, is_offline)).await?;
+    if !matches!(check.preflight, Preflight::Alone(_)) {
+        look(linked, check, (&Capability::default(), check.input), (true, is_offline)).await?;
+    }
     match check.preflight {
-        Preflight::Reading(allowed) => {
+        Preflight::Reading(allowed) | Preflight::Alone(allowed) => {
             look(linked, check, (allowed.capability(), allowed.input().text()), (false, true)).await
         }
         Preflight::Offline | Preflight::Left => Ok(()),

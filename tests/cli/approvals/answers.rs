@@ -353,6 +353,9 @@ fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
                     (&json!("deny"), &json!("command"))
                 );
                 assert!(decision["reason"]["message"].as_str().unwrap().contains("does not accept"), "{decision:#}");
+                let named = &record["result"]["error"]["policy_refs"][0];
+                assert!(named.as_str().unwrap().starts_with("permission_profile:"), "{record:#}");
+                assert!(record["invocation"]["policy_refs"].as_array().unwrap().contains(named), "{record:#}");
             }
         }
     }

@@ -171,7 +171,8 @@ async fn a_command_that_fails_says_why_and_loses_nothing() {
     assert_eq!(mapping["argv_ref"], format!("{input}#/args"));
     let decision = record["decisions"][0]["decision_id"].as_str().unwrap();
     assert!(mapping["env_policy_ref"].as_str().unwrap().ends_with(&format!("#decision/{decision}")), "{mapping}");
-    assert_eq!(mapping["sandbox_ref"], "command.probe.execution");
+    assert!(mapping["sandbox_ref"].as_str().unwrap().starts_with("sandbox:"), "{mapping}");
+    assert_eq!(mapping["sandbox_ref"], record["decisions"][0]["sandbox_ref"]);
     assert_eq!(record["declaration"]["external_mappings"][0]["command_id"], mapping["command_id"]);
     assert_eq!(record["declaration"]["tool_kind"], "shell_command");
     let called = test(&program(data, "(call $proc_exit (i32.const 0)) unreachable")).call(json!({})).await;

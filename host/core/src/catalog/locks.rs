@@ -32,11 +32,6 @@ impl DeclaredLocks {
         self.needs_context
     }
 
-    /// Whether the calls of the tool use nothing that the host does not know.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.named.is_empty()
-    }
-
     /// Each resource by its name, and whether a call uses it alone.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
         self.named.iter().map(|(name, is_exclusive)| (name, *is_exclusive))

@@ -140,37 +140,41 @@ impl Selection {
     /// begins, because that depends on the calls above.
     pub(super) fn refusal(&self, tool: &Tool, standing: Standing, is_impostor: bool) -> Option<Refusal> {
         let id = &tool.declaration().tool_id;
-        let refuse = |class, code, message: String| Some(Refusal::new(class, code, message));
+        let refuse =
+            |class, code, message: String, policy: String| Some(Refusal::new(class, code, message).by_policy(policy));
+        let chosen = |only: &str| format!("tool_choice:{only}");
         match &self.choice {
             ToolChoice::Auto | ToolChoice::Required => {}
             ToolChoice::None => {
                 let message = format!("{id} cannot be called: tool_choice of this surface is none");
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message);
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_none", message, chosen("none"));
             }
             ToolChoice::Tool(only) if is_impostor => {
                 let message = format!(
                     "{id} cannot be called: tool_choice of this surface allows {only} alone, which is the name of an \
                      installed tool, and these are other bytes"
                 );
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message);
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message, chosen(only));
             }
             ToolChoice::Tool(only) if is_called(tool, only) => {}
             ToolChoice::Tool(only) => {
                 let message = format!("{id} cannot be called: tool_choice of this surface allows {only} alone");
-                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message);
+                return refuse(ErrorClass::PolicyBlocked, "tool_choice_other", message, chosen(only));
             }
         }
         match standing.reason? {
             SurfaceReason::RoleNotAllowed => {
                 let message = format!("the role of the caller does not have {id}; call a tool that is listed");
-                refuse(ErrorClass::PolicyBlocked, "role_not_allowed", message)
+                let role = format!("role:{}", self.role.as_deref().unwrap_or_default());
+                refuse(ErrorClass::PolicyBlocked, "role_not_allowed", message, role)
             }
             SurfaceReason::ModelUnsupported => {
                 let message = format!("{id} does not fit the capabilities of this surface; call a tool that is listed");
-                refuse(ErrorClass::CapabilityGap, "model_unsupported", message)
+                refuse(ErrorClass::CapabilityGap, "model_unsupported", message, "surface:capabilities".to_owned())
             }
             SurfaceReason::FeatureDisabled => {
-                refuse(ErrorClass::PolicyBlocked, "tool_disabled", format!("{id} is disabled here"))
+                let gate = format!("feature:{}", tool.feature().unwrap_or_default());
+                refuse(ErrorClass::PolicyBlocked, "tool_disabled", format!("{id} is disabled here"), gate)
             }
             SurfaceReason::PolicyBlocked
             | SurfaceReason::CredentialMissing

@@ -189,7 +189,8 @@ impl Surface {
         let mut meant = self.tools().filter(|(known, _)| is_meant(known)).peekable();
         if meant.peek().is_none() && guard!("surface") {
             let message = format!("`{name}` is not a tool of the surface of this call");
-            return Some(Refusal::new(ErrorClass::PolicyBlocked, "not_on_surface", message));
+            let refusal = Refusal::new(ErrorClass::PolicyBlocked, "not_on_surface", message);
+            return Some(refusal.by_policy(self.id.to_string()));
         }
         meant.find_map(|(tool, standing)| self.refusal(tool, standing))
     }

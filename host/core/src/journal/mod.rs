@@ -14,6 +14,7 @@ mod trail;
 
 pub use artifact::{ArtifactDraft, ArtifactError, Artifacts, KeptArtifact};
 pub use bus::{EventBus, Followed, Follower};
+pub(crate) use log::Start;
 pub use log::{
     CallLog, CallQuery, CallSummary, Damage, EventReader, FollowedEvent, Keep, LOG_AGE, LOG_BYTES, LogError,
     LogSettings, LoggedEvent, Verified,

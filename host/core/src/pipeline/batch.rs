@@ -9,7 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::executor::{Cancellation, canceled};
 use crate::journal::Listener;
-use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, Timestamp, ToolEvent};
+use crate::record::{AbortReason, CallRecord, ContextModifier, Refusal, ResourceLock, Timestamp, ToolEvent};
 use crate::scheduler::batch::{
     BatchPolicy, BatchState, Cause, Given, InterruptBehavior, OrderingPolicy, Outlet, Plan, PlanError, Step,
     YieldPolicy,
@@ -142,7 +142,7 @@ where
     H: Send + Sync + 'static,
 {
     let Batch { mut calls, policy, interrupt, listener } = batch;
-    let record = Arc::new(policy.record());
+    let record = Arc::new(policy.record(&declared_locks(services(&host), &calls)));
     for call in &mut calls {
         call.request.context_modifier_policy = Some(policy.context_modifiers);
         call.request.scheduler_policy = Some(Arc::clone(&record));
@@ -172,6 +172,19 @@ where
     };
     runner.run(&interrupt).await;
     Ok(())
+}
+
+/// What the tools of `calls` declare to lock, each once (AT-SCHED-10).
+fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
+    let mut locks: Vec<ResourceLock> = Vec::new();
+    for tool in calls.iter().filter_map(|call| call.request.tool.find(&services.catalog).ok()) {
+        for lock in tool.interface().map_or(&[][..], |interface| &interface.resource_locks) {
+            if !locks.contains(lock) {
+                locks.push(lock.clone());
+            }
+        }
+    }
+    locks
 }
 
 struct Runner<H> {

@@ -163,14 +163,16 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     if lineage.is_recursive(tool) {
         let message =
             format!("{id} is called already, by {}; no tool calls itself", lineage.ancestors.join(", which calls "));
-        return Err(Refusal::new(ErrorClass::PolicyBlocked, "recursive_tool_forbidden", message));
+        let refusal = Refusal::new(ErrorClass::PolicyBlocked, "recursive_tool_forbidden", message);
+        return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
     }
     if lineage.is_too_deep() {
         let message = format!(
             "{id} would be call number {} below the first one; {CHILD_DEPTH_MAX} may be nested",
             lineage.ancestors.len()
         );
-        return Err(Refusal::new(ErrorClass::PolicyBlocked, "child_depth_limit", message));
+        let refusal = Refusal::new(ErrorClass::PolicyBlocked, "child_depth_limit", message);
+        return Err(refusal.by_policy("tool_calls:depth".to_owned()));
     }
     if let Some(wall) = request.offered.as_deref().and_then(|offered| *offered.get(id)?) {
         request.limits.wall = request.limits.wall.min(wall);

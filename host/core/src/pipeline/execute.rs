@@ -9,7 +9,8 @@ use crate::executor::{Cancellation, Execution, GuestOutcome, GuestProgress, Obse
 use crate::journal::{Artifacts, Trail};
 use crate::policy::Permit;
 use crate::record::{
-    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, Status, Suspension, ToolProgress,
+    ARTIFACT, CLI, EventType, ExternalMapping, InvocationId, ProgressStatus, Refusal, SANDBOX_REF, Status, Suspension,
+    ToolProgress,
 };
 use crate::secret::REDACTED;
 
@@ -31,8 +32,8 @@ pub async fn run(journey: &mut Journey<'_>, scheduled: Scheduled) -> Result<Exec
     let (Permission { tool, permit }, place) = scheduled.open();
     journey.advance(Status::Running)?;
     // Before its effect: a call whose start cannot be written down does not run.
-    journey.services.calls.started(&journey.invocation, !permit.changes_nothing(), journey.is_large()).await?;
     journey.changes = !permit.changes_nothing();
+    journey.write_start().await.inspect_err(|_| journey.changes = false)?;
     let limits = children::limits(journey, &permit);
     journey.trail.emit(EventType::Started, retry::started(&limits, 1));
     journey.trail.reached(ProgressStatus::Started);
@@ -113,6 +114,8 @@ fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
     let call = invocation.evidence_ref();
     let stopped = execution.outcome.as_ref().err().map(|error| error.code).filter(|_| end.exit_code.is_none());
     let decision = journey.decisions.last().map(|decision| format!("{call}#decision/{}", decision.decision_id));
+    let allowed = journey.decisions.iter().rev();
+    let sandbox = allowed.filter_map(|decision| decision.extra.get(SANDBOX_REF)?.as_str()).next();
     let known = [
         ("command_id", (**tool.name()).into()),
         ("argv_ref", invocation.call_input_ref.as_ref().map(|input| format!("{input}#/args")).into()),
@@ -120,7 +123,7 @@ fn note_command(journey: &mut Journey<'_>, tool: &Tool, execution: &Execution) {
         ("env_policy_ref", decision.into()),
         ("exit_code", end.exit_code.into()),
         ("signal", stopped.into()),
-        ("sandbox_ref", tool.execution_profile().execution_profile_id.as_str().into()),
+        ("sandbox_ref", sandbox.into()),
     ];
     let fields = known.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect();
     invocation.add_mapping(&ExternalMapping { source: CLI.to_owned(), fields });

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::approval::Session;
 use crate::catalog::Tool;
 use crate::executor::{Check, Preflight};
-use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Suspended, Trail};
+use crate::journal::{Artifacts, Held, History, Kept, Listener, Outlet, PayloadStore, Start, Suspended, Trail};
 use crate::policy::{Limits, Opinion};
 use crate::record::{
     Approval, EventId, EventType, Input, InputMutation, InputResponses, Keeping, PermissionDecision, PermissionResult,
@@ -110,6 +110,8 @@ pub struct Journey<'a> {
     pub(super) responses: InputResponses,
     /// What the tool consumed in processes before this one; `None` if it did not run there.
     pub(super) spent: Option<Box<Usage>>,
+    /// Whether preflight waits until the call is allowed, because hooks or an approver are asked first.
+    pub(super) preflight_left: bool,
     /// Lets the call be canceled by its id; `None` for a call that does not run.
     pub(super) registered: Option<Registered>,
 }
@@ -203,6 +205,7 @@ impl<'a> Journey<'a> {
             tree: None,
             responses: InputResponses::new(),
             spent: None,
+            preflight_left: false,
             registered: None,
         })
     }
@@ -254,6 +257,8 @@ impl<'a> Journey<'a> {
             tree,
             responses: suspension.map(|left| left.responses.clone()).unwrap_or_default(),
             spent: suspension.map(|left| Box::new(left.spent.clone())),
+            // A tool that asked has passed it.
+            preflight_left: suspension.is_none(),
             registered: Some(registered),
         })
     }
@@ -282,6 +287,14 @@ impl<'a> Journey<'a> {
     /// Whether the records of the call are so large that a worker should not write them.
     pub(super) fn is_large(&self) -> bool {
         self.request.input.text().len() > LARGE_BYTES
+    }
+
+    /// Writes down that the tool starts to run, with what was decided.
+    pub(super) async fn write_start(&mut self) -> Result<(), Refusal> {
+        self.redact_records();
+        let Self { invocation, decisions, hook_runs: hooks, changes, .. } = &*self;
+        let start = Start { invocation, decisions, hooks, changes: *changes };
+        Ok(self.services.calls.started(start, self.is_large()).await?)
     }
 
     /// The records so far as a disk may have them, redacted, with `events`.

@@ -32,13 +32,10 @@ pub(super) fn barred(journey: &Journey<'_>, tool: &Tool) -> Option<&'static str>
     (!keeping.output || !keeping.inline).then_some(WITHHELD)
 }
 
-/// Notes in the invocation how the scheduler takes a call of a batch, or one that uses what its tool names (AT-INV-29), also
-/// for another process that goes on with it; and the policy of the batch (AT-INV-23).
+/// Notes in the invocation how the scheduler takes the call (AT-INV-29), also for another process that goes on with it; and
+/// the policy of a batch (AT-INV-23).
 pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool) {
     let policy = policy(&journey.request, tool);
-    if policy.is_none() && tool.locks().is_empty() {
-        return;
-    }
     let effects = tool.effects();
     let facts = json!({
         // What the component says of one input can only be stricter.

@@ -18,6 +18,7 @@ use super::hooks;
 use super::journey::{Journey, Prepared, made_here};
 use super::modifiers;
 use super::pre_hooks::PreHooked;
+use super::{refs, validate};
 
 made_here! {
     /// A call that may run: with exactly what its permit carries, and once.
@@ -40,6 +41,10 @@ pub async fn decide(journey: &mut Journey<'_>, hooked: PreHooked) -> Result<Perm
         Outcome::Ask(question) => return Box::pin(approval::ask(journey, tool, decision, question)).await,
         Outcome::Allow(permit) => {
             announce(journey, &tool, &input, decision).await?;
+            if journey.preflight_left {
+                // Boxed, to keep the future of a plain call small.
+                Box::pin(validate::preflight(journey, &tool, &permit)).await?;
+            }
             permit
         }
         Outcome::Deny(refusal) => {
@@ -98,6 +103,7 @@ pub(super) async fn announce(
     modifiers::decided(journey, &decision);
     journey.invocation.permission_decision_refs.push(decision.decision_id);
     journey.decisions.push(*decision);
+    refs::of_policies(journey);
     decision_hooks(journey, tool, input).await
 }
 

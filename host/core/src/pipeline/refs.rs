@@ -21,13 +21,10 @@ pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
     journey
         .invocation
         .complete_mapping(MCP, [("isError", Value::from(is_error)), ("structuredContent", Value::from(structured))]);
-    let mut policies: Vec<String> = Vec::new();
-    for policy in journey.decisions.iter().flat_map(|decision| &decision.policy_refs) {
-        if !policies.contains(policy) {
-            policies.push(policy.clone());
-        }
+    of_policies(journey);
+    if let Some(error) = &mapped.error {
+        merge(&mut journey.invocation.policy_refs, &error.policy_refs);
     }
-    journey.invocation.policy_refs = policies;
     // A reference to what is not kept would prove nothing.
     let is_kept = match journey.services.calls.settings().keep {
         Keep::All => true,
@@ -37,6 +34,21 @@ pub(super) fn of_invocation(journey: &mut Journey<'_>, mapped: &Mapped) {
     journey.invocation.evidence_refs = if is_kept { vec![journey.invocation.evidence_ref()] } else { Vec::new() };
     let size = journey.persistence.first().map_or(0, |decision| decision.original_size_bytes);
     TraceContext::complete(&mut journey.invocation, size);
+}
+
+/// Names the policies of all decisions so far in the invocation. Done before the tool runs, too: its process can be killed.
+pub(super) fn of_policies(journey: &mut Journey<'_>) {
+    for decision in &journey.decisions {
+        merge(&mut journey.invocation.policy_refs, &decision.policy_refs);
+    }
+}
+
+fn merge(policies: &mut Vec<String>, more: &[String]) {
+    for policy in more {
+        if !policies.contains(policy) {
+            policies.push(policy.clone());
+        }
+    }
 }
 
 /// Fills in the references of the result, which has those of the invocation, and of its error (AT-RES-12..14, AT-ERR-07,

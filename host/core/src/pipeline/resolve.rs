@@ -26,6 +26,8 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     journey.invocation.tool_id.clone_from(&declaration.tool_id);
     journey.invocation.runtime_refs = tool.runtime_refs().to_vec();
     journey.invocation.runtime_refs.push(journey.services.source.to_string());
+    let session = journey.invocation.session_runtime();
+    journey.invocation.runtime_refs.extend(session);
     journey.trail.resolved(&declaration.tool_id);
     keep_quiet(journey, &tool);
     begin_redaction(journey, &tool).await?;
@@ -34,7 +36,10 @@ pub(super) async fn resolve(journey: &mut Journey<'_>) -> Result<Resolved, Refus
     match declaration.lifecycle {
         Lifecycle::Draft => return unavailable(ErrorClass::CapabilityGap, "tool_draft", "is a draft"),
         Lifecycle::Retired => return unavailable(ErrorClass::CapabilityGap, "tool_retired", "was retired"),
-        Lifecycle::Disabled => return unavailable(ErrorClass::PolicyBlocked, "tool_disabled", "is disabled here"),
+        Lifecycle::Disabled => {
+            return unavailable(ErrorClass::PolicyBlocked, "tool_disabled", "is disabled here")
+                .map_err(|refusal| refusal.by_policy("lifecycle:disabled".to_owned()));
+        }
         Lifecycle::RequiresSetup => {
             return unavailable(ErrorClass::SetupRequired, "tool_requires_setup", "has to be set up first");
         }

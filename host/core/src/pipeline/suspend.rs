@@ -153,8 +153,7 @@ pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> 
     }
     journey.advance(Status::Running)?;
     // The log has to end the call if this process is killed.
-    journey.services.calls.started(&journey.invocation, journey.changes, journey.is_large()).await?;
-    Ok(())
+    journey.write_start().await
 }
 
 /// Decides anew on a call that asked in another process. If anything has changed since, the tool does not run again.

@@ -3,8 +3,9 @@
 
 use serde_json::json;
 
+use crate::catalog::Tool;
 use crate::executor::{Check, Preflight};
-use crate::policy::Look;
+use crate::policy::{Look, Permit};
 use crate::record::{AccessKind, EventType, HookEvent, Refusal, Status};
 
 use super::journey::{Journey, Prepared, made_here};
@@ -23,7 +24,7 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
         return Ok(Valid(prepared));
     }
     let limits = journey.request.limits.for_checks();
-    let with_files = reads_files(&prepared);
+    let with_files = reads_files(&prepared.tool);
     let look = match with_files {
         true => look(journey, &prepared).await?,
         false => None,
@@ -33,23 +34,40 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
         (None, true) => Preflight::Left,
         (None, false) => Preflight::Offline,
     };
+    journey.preflight_left = matches!(preflight, Preflight::Left);
     let check = Check { preflight, ..journey.check(&prepared.tool, &prepared.input, &limits) };
     match journey.services.executor.validate(check).await {
         Ok(()) => Ok(Valid(prepared)),
-        // A canceled check says nothing about the values.
-        Err(refusal) if journey.request.cancellation.requested().is_some() => Err(refusal),
-        Err(refusal) => {
-            journey.pass_through(Status::ValidationFailed, "the tool refused the values");
-            let which = json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
-            journey.trail.emit(EventType::ValidationFailed, which);
-            Err(refusal)
-        }
+        Err(refusal) => Err(refused(journey, refusal)),
     }
 }
 
+/// Runs the preflight of a call that is allowed by now with `permit`, if it was left until it is: before hooks and approvers
+/// had been asked, it could have read nothing. It runs before the tool does.
+pub(super) async fn preflight(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit) -> Result<(), Refusal> {
+    if !std::mem::take(&mut journey.preflight_left) || !tool.validates() || !reads_files(tool) {
+        return Ok(());
+    }
+    let (limits, look) = (journey.request.limits.for_checks(), Look::of(permit));
+    let check = Check { preflight: Preflight::Alone(&look), ..journey.check(tool, permit.guest_input(), &limits) };
+    let checked = journey.services.executor.validate(check).await;
+    checked.map_err(|refusal| refused(journey, refusal))
+}
+
+/// Notes that the tool refused the values of the call.
+fn refused(journey: &mut Journey<'_>, refusal: Refusal) -> Refusal {
+    // A canceled check says nothing about the values.
+    if journey.request.cancellation.requested().is_none() {
+        journey.pass_through(Status::ValidationFailed, "the tool refused the values");
+        let which = json!({ "which": "value", "error_class": refusal.class, "message": refusal.message });
+        journey.trail.emit(EventType::ValidationFailed, which);
+    }
+    refusal
+}
+
 /// Whether the tool declares files, which preflight may then look at.
-fn reads_files(prepared: &Prepared) -> bool {
-    let profile = prepared.tool.permission_profile();
+pub(super) fn reads_files(tool: &Tool) -> bool {
+    let profile = tool.permission_profile();
     profile.wants(&AccessKind::FileRead) || profile.wants_file_write()
 }
 

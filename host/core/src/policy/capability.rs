@@ -8,6 +8,9 @@ use super::named::{below, mount_of};
 use super::network::Origin;
 use super::{Grants, Network, PathPattern, SecretUse, ToolCalls, UrlPattern, secret};
 
+/// Number of hexadecimal digits in the name of a capability.
+const REFERENCE_CHARS: usize = 16;
+
 /// A folder of the host that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -167,6 +170,13 @@ impl Capability {
             "from": from,
             "only": only,
         })
+    }
+
+    /// Names what a call gets: the same for the same capability (AT-EXEC-13).
+    pub(crate) fn reference(&self) -> String {
+        let digest = digest(self.canonical().to_string().as_bytes());
+        let hex: String = digest.chars().skip("sha256:".len()).take(REFERENCE_CHARS).collect();
+        format!("sandbox:{hex}")
     }
 
     fn mount(&mut self, host: &Path, guest: &str, writable: bool, closed: &[Denial]) {

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use crate::record::{
     AccessKind, Behavior, DecisionId, ErrorClass, Mode, PermissionChannel, PermissionDecision, Reason, ReasonType,
-    Refusal, RiskLevel, RuleSource, SchemaVersion, Timestamp, WriteEffect,
+    Refusal, RiskLevel, RuleSource, SANDBOX_REF, SchemaVersion, Timestamp, WriteEffect,
 };
 
 use super::missing::{closed_grant, missing, outside, unreachable};
@@ -148,6 +148,9 @@ fn record(case: &Case<'_>, assessed: &Assessed) -> Box<PermissionDecision> {
     let ruling = &assessed.ruling;
     let decided_at = Timestamp::now();
     let mut extra = facts::recorded(case, &assessed.world);
+    if ruling.behavior != Behavior::Deny {
+        extra.insert(SANDBOX_REF.to_owned(), assessed.world.reference().into());
+    }
     let notes = unused::notes(case, ruling, &assessed.world);
     if !notes.is_empty() {
         extra.insert("notes".to_owned(), serde_json::json!(notes));

@@ -92,7 +92,7 @@ pub struct Look {
 }
 
 impl Look {
-    pub(super) fn of(permit: &Permit) -> Self {
+    pub(crate) fn of(permit: &Permit) -> Self {
         Self { capability: permit.capability.to_look(), input: permit.guest_input().clone() }
     }
 

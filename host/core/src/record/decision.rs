@@ -211,6 +211,9 @@ pub struct PermissionDecision {
     pub extra: Extra,
 }
 
+/// The unknown field of a decision that names what the call gets: the same for the same capability (AT-EXEC-13).
+pub(crate) const SANDBOX_REF: &str = "sandbox_ref";
+
 impl PermissionDecision {
     /// Removes what may repeat the arguments: an edit of them, a path or a host among them, what the approver saw and
     /// said.

@@ -236,6 +236,11 @@ impl ToolInvocation {
         Cow::Owned(kept)
     }
 
+    /// The session of the call as one of its `runtime_refs` (AT-INV-16).
+    pub(crate) fn session_runtime(&self) -> Option<String> {
+        self.session_ref.as_deref().map(|session| format!("session:{session}"))
+    }
+
     /// The current status.
     pub fn status(&self) -> Status {
         self.status

@@ -54,6 +54,7 @@ pub use call_record::CallRecord;
 pub use cancel::AbortReason;
 pub use content::{ARTIFACT, Content, GUEST_BLOCKS, TEXT};
 pub use context::{ContextModifier, ContextModifierPolicy};
+pub(crate) use decision::SANDBOX_REF;
 pub use decision::{Behavior, Mode, PermissionDecision, Reason, ReasonType, RuleSource};
 pub use declaration::{
     ArgumentMode, ArtifactExpectation, InputContract, Lifecycle, MutationPolicy, MutationRight, OutputContract,

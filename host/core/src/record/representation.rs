@@ -10,6 +10,8 @@ use super::{Content, PersistedRef, ToolResult};
 const RENDERING_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of a text for a search, in bytes.
 const SEARCH_BYTES_MAX: usize = 8 << 10;
+/// Maximum length of a summary, in characters.
+const SUMMARY_CHARS_MAX: usize = 200;
 /// Maximum depth at which a search sees the values of structured output.
 const SEARCH_DEPTH_MAX: usize = 32;
 
@@ -32,9 +34,16 @@ pub struct Representations {
     pub ui_facing_rendering: String,
     /// The words of the result in one line, without control characters; at most 8 KiB (AT-REND-03).
     pub transcript_search_text: String,
+    /// The first line of what the model gets; at most 200 characters. `None` if the record has a summary of its own
+    /// (AT-RES-16).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
     /// The first payload that the result refers to (AT-REND-04).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persisted_payload_ref: Option<PersistedRef>,
+    /// All payloads that the result refers to, in the order of its content, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persisted_payload_refs: Vec<PersistedRef>,
     /// What the tool returned, in the terms of the contract `toolcell:tool` (AT-REND-07).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_output: Option<NativeOutput>,
@@ -62,14 +71,28 @@ pub struct NativeOutput {
 impl ToolResult {
     /// The representations of the result that its record does not hold.
     pub fn representations(&self) -> Representations {
-        let persisted = self.content.iter().find_map(persisted_ref);
+        let persisted: Vec<PersistedRef> = self.content.iter().filter_map(persisted_ref).collect();
         Representations {
             ui_facing_rendering: rendering(self),
             transcript_search_text: search_text(self),
-            persisted_payload_ref: persisted,
+            summary: summary(self),
+            persisted_payload_ref: persisted.first().cloned(),
+            persisted_payload_refs: if persisted.len() > 1 { persisted } else { Vec::new() },
             native_output: native(self),
         }
     }
+}
+
+/// The first line with words that the model gets, if the result has no summary. Derived from the redacted text, it says no more.
+fn summary(result: &ToolResult) -> Option<String> {
+    let text = |block: &Content| match block.is_persisted() {
+        true => block.fields.get("preview").and_then(Value::as_str).map(str::to_owned),
+        false => block.as_text().map(str::to_owned),
+    };
+    let mut texts = result.model_facing_content.iter().filter(|_| result.summary.is_none()).filter_map(text);
+    let line = texts.find_map(|text| text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))?;
+    let plain = line.chars().map(|c| if c.is_control() { ' ' } else { c });
+    Some(plain.take(SUMMARY_CHARS_MAX).collect())
 }
 
 fn persisted_ref(block: &Content) -> Option<PersistedRef> {
@@ -264,8 +287,29 @@ mod tests {
         );
         assert_eq!(shown.transcript_search_text, "For [2J people pre count 7 names a b");
         assert_eq!(shown.persisted_payload_ref.map(|reference| reference.size_bytes), Some(9));
+        assert_eq!((shown.persisted_payload_refs, shown.summary), (Vec::new(), None));
         // No tool ran, so nothing was returned.
         assert_eq!(shown.native_output, None);
+    }
+
+    #[test]
+    fn a_summary_is_the_first_line_for_the_model_and_each_payload_is_named() {
+        let reference = |size: u64| {
+            let stored = json!({
+                "uri": "toolcell:payload/sha256:00", "digest": "sha256:00", "media_type": "text/plain",
+                "size_bytes": size,
+            });
+            json!({ "type": "persisted_output_ref", "of": "text", "preview": "", "persisted_ref": stored })
+        };
+        let text = json!({ "type": "text", "text": format!("\n  two\twords {}\nmore", "x".repeat(300)) });
+        let change =
+            json!({ "content": [reference(1), reference(2)], "model_facing_content": [reference(1), text.clone()] });
+        let shown = result(change).representations();
+        let sizes: Vec<u64> = shown.persisted_payload_refs.iter().map(|reference| reference.size_bytes).collect();
+        assert_eq!((sizes, shown.persisted_payload_ref), (vec![1, 2], shown.persisted_payload_refs.first().cloned()));
+        assert_eq!(shown.summary.unwrap(), format!("two words {}", "x".repeat(190)));
+        let shown = result(json!({ "summary": "its own", "model_facing_content": [text] })).representations();
+        assert_eq!(shown.summary, None);
     }
 
     #[test]

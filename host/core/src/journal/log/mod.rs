@@ -49,7 +49,7 @@ use zeroize::Zeroizing;
 use crate::executor::BoxFuture;
 use crate::journal::PAYLOAD_BYTES;
 use crate::pool::STORE;
-use crate::record::{CallRecord, ErrorClass, InvocationId, Refusal, ToolInvocation};
+use crate::record::{CallRecord, ErrorClass, InvocationId, PermissionDecision, Refusal, ToolHook, ToolInvocation};
 use crate::secret::private_file::{self, KEY_BYTES};
 
 pub use events::{EventReader, FollowedEvent, LoggedEvent};
@@ -164,12 +164,41 @@ impl From<LogError> for Refusal {
     }
 }
 
+/// What is known of a call that starts. All of it is redacted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) invocation: &'a ToolInvocation,
+    /// What was decided, and what hooks said, until now: the record of the call has it even if its process is killed.
+    pub(crate) decisions: &'a [PermissionDecision],
+    pub(crate) hooks: &'a [ToolHook],
+    /// Whether the call could make lasting changes.
+    pub(crate) changes: bool,
+}
+
+impl<'a> Start<'a> {
+    /// A start without decisions.
+    pub(crate) fn of(invocation: &'a ToolInvocation, changes: bool) -> Self {
+        Self { invocation, decisions: &[], hooks: &[], changes }
+    }
+}
+
 /// The payload of a start that is not folded.
 #[derive(Serialize)]
 struct Started<'a> {
     changes: bool,
     process: u32,
     invocation: &'a ToolInvocation,
+    #[serde(skip_serializing_if = "<[PermissionDecision]>::is_empty")]
+    decisions: &'a [PermissionDecision],
+    #[serde(skip_serializing_if = "<[ToolHook]>::is_empty")]
+    hooks: &'a [ToolHook],
+}
+
+impl<'a> Started<'a> {
+    fn of(start: Start<'a>, process: u32) -> Self {
+        let Start { invocation, decisions, hooks, changes } = start;
+        Self { changes, process, invocation, decisions, hooks }
+    }
 }
 
 /// The id of this process, which is asked for once.
@@ -259,21 +288,41 @@ impl CallLog {
         self.0.settings
     }
 
-    /// Writes that a call starts; `changes` says whether it could make lasting changes. `invocation` is redacted. If it
-    /// `is_large`, a thread for the host's own store writes it.
+    /// Writes that a call starts. If it `is_large`, a thread for the host's own store writes it.
     ///
     /// # Errors
     ///
     /// The log cannot be written, or has no space left for the end of the call.
-    pub async fn started(&self, invocation: &ToolInvocation, changes: bool, is_large: bool) -> Result<(), LogError> {
+    pub(crate) async fn started(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
         if self.0.settings.keep == Keep::None {
             return Ok(());
         }
+        if start.invocation.keeps_no_input {
+            // Boxed, to keep the common future small.
+            return Box::pin(self.started_without_input(start, is_large)).await;
+        }
+        self.write_start(start, is_large).await
+    }
+
+    /// As [`Self::started`], without what may repeat the arguments.
+    async fn started_without_input(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
+        let (mut decisions, mut hooks) = (start.decisions.to_vec(), start.hooks.to_vec());
+        decisions.iter_mut().for_each(PermissionDecision::hide_input);
+        hooks.iter_mut().for_each(ToolHook::hide_input);
+        self.write_start(Start { decisions: &decisions, hooks: &hooks, ..start }, is_large).await
+    }
+
+    async fn write_start(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
         let written = match is_large {
-            false => self.start(Kind::Started, invocation, changes)?,
+            false => self.start(Kind::Started, start)?,
             true => {
-                let (log, invocation) = (self.clone(), invocation.clone());
-                self.aside(move || log.large_start(Kind::Started, &invocation, changes)).await?
+                let (log, invocation, changes) = (self.clone(), start.invocation.clone(), start.changes);
+                let (decisions, hooks) = (start.decisions.to_vec(), start.hooks.to_vec());
+                let write = move || {
+                    let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
+                    log.large_start(Kind::Started, start)
+                };
+                self.aside(write).await?
             }
         };
         self.sync(written).await
@@ -287,28 +336,28 @@ impl CallLog {
     /// The log cannot be written.
     pub(crate) async fn suspended(&self, invocation: ToolInvocation, changes: bool) -> Result<(), LogError> {
         let log = self.clone();
-        let written = self.aside(move || log.large_start(Kind::Suspended, &invocation, changes)).await?;
+        let written = self.aside(move || log.large_start(Kind::Suspended, Start::of(&invocation, changes))).await?;
         self.sync(written).await
     }
 
-    fn start(&self, kind: Kind, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
-        let kept = invocation.for_disk();
-        let (id, process) = (Some(invocation.invocation_id), *PROCESS);
-        match FoldedStart::of(&kept, changes, process) {
+    fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
+        let kept = start.invocation.for_disk();
+        let (id, start) = (Some(kept.invocation_id), Start { invocation: &kept, ..start });
+        match FoldedStart::of(start, *PROCESS) {
             Some(folded) => self.append(kind, id, &folded),
-            None => self.append(kind, id, &Started { changes, process, invocation: &kept }),
+            None => self.append(kind, id, &Started::of(start, *PROCESS)),
         }
     }
 
     /// As [`Self::start`], with inputs that are the same written once.
-    fn large_start(&self, kind: Kind, invocation: &ToolInvocation, changes: bool) -> Result<Option<File>, LogError> {
-        let kept = invocation.for_disk();
-        let (id, process) = (Some(invocation.invocation_id), *PROCESS);
-        if let Some(folded) = FoldedStart::of(&kept, changes, process) {
+    fn large_start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
+        let kept = start.invocation.for_disk();
+        let (id, start) = (Some(kept.invocation_id), Start { invocation: &kept, ..start });
+        if let Some(folded) = FoldedStart::of(start, *PROCESS) {
             return self.append(kind, id, &folded);
         }
-        let started = Started { changes, process, invocation: &kept };
-        let mut started = serde_json::to_value(started).map_err(|error| self.failed("write", &error))?;
+        let mut started =
+            serde_json::to_value(Started::of(start, *PROCESS)).map_err(|error| self.failed("write", &error))?;
         once::shorten(&mut started);
         self.append(kind, id, &started)
     }

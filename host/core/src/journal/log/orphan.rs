@@ -19,7 +19,7 @@ struct Noted {
 /// Returns the record of the call `id` that `started` and did not end: canceled by the end of its process. Of its events
 /// and its progress, those that were noted are known. `None` if the start cannot be read.
 pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String> {
-    let Begun { changes, mut invocation, .. } = fold::begun(id, started).ok()?;
+    let Begun { changes, mut invocation, decisions, hooks, .. } = fold::begun(id, started).ok()?;
     let message = "the process that ran this call ended before the call did; what the tool did until then is not known";
     let refusal = Refusal::new(ErrorClass::Canceled, "runtime_shutdown", message).aborted(AbortReason::RuntimeShutdown);
     invocation.advance(Status::Canceled, Some("runtime_shutdown".to_owned())).ok()?;
@@ -53,8 +53,8 @@ pub(super) fn ended(id: &str, started: &str, notes: &[String]) -> Option<String>
     let record = CallRecord {
         declaration: None,
         invocation,
-        decisions: Vec::new(),
-        hooks: Vec::new(),
+        decisions,
+        hooks,
         progress,
         result_mappings: ResultMappings::default(),
         persistence: Vec::new(),

@@ -28,6 +28,7 @@ use super::journey::Journey;
 use super::permission::{self, Permitted};
 use super::redaction::{INLINE_BYTES_MAX, brought};
 use super::suspend::Stage;
+use super::validate;
 
 pub(super) use edit::check_stored;
 pub(super) use resume::{closing, interrupted, re_enter};
@@ -201,8 +202,10 @@ async fn remembered(
     decision.reason.message = format!("approved for this session before ({})", decision.reason.message);
     decision.rule_refs.push(rule);
     permission::announce(journey, &tool, question.call_input(), decision).await?;
+    let permit = question.approved();
+    validate::preflight(journey, &tool, &permit).await?;
     journey.advance(Status::Approved)?;
-    permission::admit(journey, tool, question.approved()).await
+    permission::admit(journey, tool, permit).await
 }
 
 /// Digest of the reasons for the question.

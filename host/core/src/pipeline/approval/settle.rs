@@ -3,17 +3,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::catalog::Tool;
+use crate::executor::{Check, Preflight};
 use crate::journal::{Allowance, Claim, Kept};
 use crate::policy::Permit;
 use crate::record::{
     Answer, ApprovalState, Behavior, DecisionId, ErrorClass, Extra, Input, InputMutation, MutationSource,
-    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SchemaVersion, SessionRule, Status, Timestamp,
+    PermissionDecision, Reason, ReasonType, Refusal, RuleSource, SANDBOX_REF, SchemaVersion, SessionRule, Status,
+    Timestamp,
 };
 
 use super::super::aside::{self, Against};
 use super::super::journey::Journey;
 use super::super::permission::{self, Permitted};
-use super::super::{observe, pre_hooks};
+use super::super::{observe, pre_hooks, validate};
 use super::{Asked, decide_again, withdrawn};
 
 /// Turns the answer to what was asked into a permit, once. `permit` is for exactly what was asked.
@@ -41,7 +43,8 @@ pub(super) async fn settle(
             "the call was approved through {}, and the tool's permission_channel is another one; call again to ask",
             answer.channel
         );
-        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message));
+        let profile = format!("permission_profile:{}", tool.permission_profile().permission_profile_id);
+        return Err(Refusal::new(ErrorClass::ApprovalRejected, "approval_channel", message).by_policy(profile));
     }
     let edited = edited(journey, permit.call_input(), &answer).await?;
     let approved = decided(journey, &answer, Counted::Yes, edited.as_ref()).await?;
@@ -50,6 +53,11 @@ pub(super) async fn settle(
         Some(input) => edit(journey, &tool, permit, input, &answer).await?,
         None => permit,
     };
+    if let Some(approved) = journey.decisions.last_mut() {
+        approved.extra.insert(SANDBOX_REF.to_owned(), journey.redaction.sandbox(&permit).into());
+    }
+    // Before the approval is used up. Nobody had approved what it reads before.
+    validate::preflight(journey, &tool, &permit).await?;
     if let Some(feedback) = &answer.feedback {
         journey.additional_context.push(json!({ "approver_feedback": feedback }));
     }
@@ -88,7 +96,9 @@ async fn edit(
     }
     check(journey, tool, &input).await?;
     let limits = journey.request.limits.for_checks();
-    journey.services.executor.validate(journey.check(tool, &input, &limits)).await?;
+    let values = journey.check(tool, &input, &limits);
+    let preflight = if validate::reads_files(tool) { Preflight::Left } else { values.preflight };
+    journey.services.executor.validate(Check { preflight, ..values }).await?;
     let input = observe::fill(journey, tool, input);
     let input = pre_hooks::shape(journey, tool, input, true).await?;
     check(journey, tool, &input).await?;

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::catalog::{Contract, Tool};
 use crate::journal::Trail;
+use crate::policy::Permit;
 use crate::pool::STORE;
-use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal};
+use crate::record::{AccessKind, ErrorClass, EventType, Input, PermissionDecision, Refusal, SANDBOX_REF};
 use crate::search::Meter;
 use crate::secret::{REDACTED, Redactor, ReferenceKey, Scrubber, SecretStore, SecretValue, Secrets, Term, Terms};
 
@@ -409,10 +410,19 @@ impl Redaction {
         }
     }
 
+    /// The name of the grants that apply to a call with `permit`, as records may have it (AT-EXEC-13).
+    pub(super) fn sandbox(&self, permit: &Permit) -> String {
+        self.concealed(&permit.capability().reference())
+    }
+
     /// `decision` as hooks and records may see it.
     pub(super) fn shown_decision(&self, mut decision: Box<PermissionDecision>) -> Box<PermissionDecision> {
         if let Some(redactor) = self.active() {
             records::decision(redactor, &mut decision);
+        }
+        // It depends on what the arguments name.
+        if let Some(Value::String(sandbox)) = decision.extra.get_mut(SANDBOX_REF) {
+            *sandbox = self.concealed(sandbox);
         }
         decision
     }

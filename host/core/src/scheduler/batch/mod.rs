@@ -8,7 +8,7 @@ mod state;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::record::{ContextModifierPolicy, SchemaVersion, digest};
+use crate::record::{ContextModifierPolicy, ResourceLock, SchemaVersion, digest};
 
 pub use outlet::{Given, Outlet};
 pub use plan::{CALLS_MAX, ID_BYTES_MAX, Plan, PlanError};
@@ -187,7 +187,9 @@ impl Default for BatchPolicy {
 impl BatchPolicy {
     /// The `tool_scheduler_policy` (AT-OBJ-12), with what it says beside its fields (AT-N-17). Its id is the same for the same
     /// policy.
-    pub fn record(&self) -> Value {
+    ///
+    /// `locks` are those that the tools of its calls declare.
+    pub fn record(&self, locks: &[ResourceLock]) -> Value {
         let mut record = json!({
             "schema_version": SchemaVersion::CURRENT,
             "scheduler_policy_id": "",
@@ -198,6 +200,7 @@ impl BatchPolicy {
             "interrupt_behavior": self.interrupt,
             "sibling_failure_policy": self.siblings,
             "context_modifier_policy": self.context_modifiers,
+            "resource_locks": locks,
             "concurrency_safety": "as the tool states it for the input; otherwise the call runs alone",
             "parallel": {
                 "read_only": "beside each other",

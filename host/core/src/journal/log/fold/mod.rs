@@ -2,7 +2,7 @@
 //! written once or not at all. A start takes about 400 bytes so, and the end of a call about 1.1 kB, in place of 1.4 and
 //! 5.6 kB: the time that a call waits for the log is proportional to its bytes.
 //!
-//! A start is `{"started":CALL,"changes":..,"process":..,"extra":..}`. An end is `{"ended":CALL,"extra":..,
+//! A start is `{"started":CALL,"changes":..,"process":..,"extra":..,"decisions":[..]}`. An end is `{"ended":CALL,"extra":..,
 //! "decisions":[..],"persistence":[..],"result":{..},"source":..,"unnamed":..,"events":[[TYPE,ID,TIME,DATA],..]}`.
 //! `near.rs` has what is shorter at its usual place.
 //!
@@ -18,11 +18,15 @@
 //! - `source` is that of all events. The first `unnamed` ones do not name the tool.
 //! - DATA is absent if it follows from the rest of the record (`usual.rs`). If the TYPE, too, is the usual one at its place, and
 //!   the ID is a number, the event is `[ID,TIME]`.
+//! - `policies` of CALL is absent if they are those of the decisions, `session` in `ran` stands for the session of the call,
+//!   and `scheduled` for the scheduler's facts of a call outside of a batch (`derived.rs`).
+//! - `message` of a decision is absent if it is the usual one.
 //! - What is empty, or has its default, is absent.
 //!
 //! A record that has more to say is written as it is: its first key is `invocation`, that of a start `changes`. Readers
 //! take both.
 
+mod derived;
 mod near;
 mod read;
 #[cfg(test)]

@@ -18,6 +18,9 @@ const EVENTS: [EventType; 7] = [
     EventType::Succeeded,
 ];
 
+/// Why a plain call is allowed. Lines that are on disk are read with it, too.
+pub(super) const ALLOWED: &str = "the tool asks for no access";
+
 /// The type of the event at `place` of a plain call.
 pub(super) fn event_at(place: usize) -> Option<EventType> {
     EVENTS.get(place).copied()

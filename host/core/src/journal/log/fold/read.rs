@@ -5,14 +5,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::{Error, Value};
 
-use crate::journal::log::Started;
+use crate::journal::log::{Start, Started};
 use crate::record::{
     ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId,
     Metered, Mode, NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings,
-    ResultPersistence, ResultProvenance, ResultStatus, RuleSource, SchemaVersion, Status, Strategy, Timestamp,
-    ToolEvent, ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
+    ResultPersistence, ResultProvenance, ResultStatus, RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy,
+    Timestamp, ToolEvent, ToolHook, ToolInvocation, ToolResult, Touched, Trust, Usage, Writer,
 };
 
+use super::derived::{self, Scheduled};
 use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, ENDED, STARTED, component};
@@ -24,8 +25,9 @@ use super::{Clock, ENDED, STARTED, component};
 /// The payload is damaged.
 pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Result<Value> {
     if payload.starts_with(STARTED) {
-        let Begun { changes, process, invocation } = begun(id, payload)?;
-        return serde_json::to_value(Started { changes, process, invocation: &invocation });
+        let Begun { changes, process, invocation, decisions, hooks } = begun(id, payload)?;
+        let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
+        return serde_json::to_value(Started::of(start, process));
     }
     match payload.starts_with(ENDED) {
         true => serde_json::to_value(record(id, payload)?.undeclared()),
@@ -39,6 +41,10 @@ pub(in crate::journal::log) struct Begun {
     pub(in crate::journal::log) changes: bool,
     process: u32,
     pub(in crate::journal::log) invocation: ToolInvocation,
+    #[serde(default)]
+    pub(in crate::journal::log) decisions: Vec<PermissionDecision>,
+    #[serde(default)]
+    pub(in crate::journal::log) hooks: Vec<ToolHook>,
 }
 
 /// Reads the payload of a start, which may be folded. `id` is the ID of its line.
@@ -50,9 +56,10 @@ pub(in crate::journal::log) fn begun(id: &str, payload: &str) -> serde_json::Res
     if !payload.starts_with(STARTED) {
         return serde_json::from_str(payload);
     }
-    let StartLine { started, changes, process, extra } = serde_json::from_str(payload)?;
-    let (invocation, _) = started.unfold(call_id(id)?, extra)?;
-    Ok(Begun { changes, process, invocation })
+    let StartLine { started, changes, process, extra, decisions } = serde_json::from_str(payload)?;
+    let id = call_id(id)?;
+    let (invocation, decisions) = started.unfold_with(id, extra, decisions)?;
+    Ok(Begun { changes, process, invocation, decisions, hooks: Vec::new() })
 }
 
 /// Reads the payload of an end, which is folded. `id` is the ID of its line.
@@ -64,11 +71,9 @@ pub(in crate::journal::log) fn record(id: &str, payload: &str) -> serde_json::Re
     let id = call_id(id)?;
     let EndLine { ended, extra, decisions, persistence, result, source, unnamed, events } =
         serde_json::from_str(payload)?;
-    let (mut invocation, clock) = ended.unfold(id, extra)?;
-    let decisions: Vec<PermissionDecision> =
-        decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
+    let clock = Clock(ended.at);
+    let (mut invocation, decisions) = ended.unfold_with(id, extra, decisions)?;
     invocation.evidence_refs = vec![invocation.evidence_ref()];
-    invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
     let persistence: Vec<ResultPersistence> = persistence
         .into_iter()
         .map(|decision| decision.unfold(id, result.id.id(id, ResultId::of_bits), clock))
@@ -192,6 +197,8 @@ struct StartLine {
     process: u32,
     #[serde(default)]
     extra: Extra,
+    #[serde(default)]
+    decisions: Vec<Decision>,
 }
 
 #[derive(Deserialize)]
@@ -228,15 +235,37 @@ struct Call {
     session: Option<Arc<str>>,
     #[serde(default)]
     ran: Vec<String>,
-    #[serde(default)]
-    policies: Vec<String>,
+    policies: Option<Vec<String>>,
     #[serde(default)]
     decided: Vec<Near<DecisionId>>,
+    scheduled: Option<Scheduled>,
 }
 
 impl Call {
-    fn unfold(self, id: InvocationId, extra: Extra) -> serde_json::Result<(ToolInvocation, Clock)> {
+    /// The invocation, and the decisions of its line.
+    fn unfold_with(
+        self,
+        id: InvocationId,
+        extra: Extra,
+        decisions: Vec<Decision>,
+    ) -> serde_json::Result<(ToolInvocation, Vec<PermissionDecision>)> {
         let clock = Clock(self.at);
+        let decisions: Vec<PermissionDecision> =
+            decisions.into_iter().map(|decision| decision.unfold(id, clock)).collect::<Result<_, _>>()?;
+        let mut invocation = self.unfold(id, clock, extra, &decisions)?;
+        if !decisions.is_empty() {
+            invocation.permission_decision_refs = decisions.iter().map(|decision| decision.decision_id).collect();
+        }
+        Ok((invocation, decisions))
+    }
+
+    fn unfold(
+        self,
+        id: InvocationId,
+        clock: Clock,
+        extra: Extra,
+        decisions: &[PermissionDecision],
+    ) -> serde_json::Result<ToolInvocation> {
         let steps = unfolded(self.steps)?.into_iter().map(|(status, at)| Ok((status, time(clock, at)?)));
         let steps = steps.collect::<serde_json::Result<Vec<_>>>()?;
         let (input, reference) = match (self.changed, self.changed_ref) {
@@ -265,11 +294,16 @@ impl Call {
         invocation.actor_ref = self.actor;
         invocation.session_ref = self.session;
         invocation.runtime_refs = self.ran;
-        invocation.policy_refs = self.policies;
+        derived::write_out(&mut invocation);
+        let policies = || derived::policies(decisions).into_iter().map(str::to_owned).collect();
+        invocation.policy_refs = self.policies.unwrap_or_else(policies);
         invocation.permission_decision_refs =
             self.decided.into_iter().map(|decided| decided.id(id, DecisionId::of_bits)).collect();
-        invocation.extra = extra;
-        Ok((invocation, clock))
+        invocation.extra = match self.scheduled {
+            Some(scheduled) => scheduled.beside(extra),
+            None => extra,
+        };
+        Ok(invocation)
     }
 }
 
@@ -284,11 +318,12 @@ struct Decision {
     source: Option<RuleSource>,
     #[serde(rename = "type")]
     kind: ReasonType,
-    message: String,
+    message: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
     #[serde(default)]
     policies: Vec<String>,
+    sandbox: Option<String>,
 }
 
 impl Decision {
@@ -300,7 +335,11 @@ impl Decision {
             behavior: self.behavior,
             mode: self.mode,
             source: self.source,
-            reason: Reason { kind: self.kind, message: self.message, extra: Extra::new() },
+            reason: Reason {
+                kind: self.kind,
+                message: self.message.unwrap_or_else(|| near::ALLOWED.to_owned()),
+                extra: Extra::new(),
+            },
             rule_refs: self.rules,
             policy_refs: self.policies,
             updated_input: None,
@@ -313,7 +352,7 @@ impl Decision {
             accept_feedback: None,
             decided_at: time(clock, self.at)?,
             expires_at: None,
-            extra: Extra::new(),
+            extra: self.sandbox.into_iter().map(|sandbox| (SANDBOX_REF.to_owned(), Value::String(sandbox))).collect(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::journal::Reference;
-use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, segment};
+use crate::journal::log::{CallLog, CallQuery, FollowedEvent, LogSettings, Start, segment};
 use crate::record::{
     ArtifactUsage, CallRecord, Content, ContextModifier, DecisionId, ErrorClass, EventId, EventType, FileUsage, Input,
     InputMutation, InvocationId, Metered, Mode, MutationSource, NetworkUsage, PersistedRef, PersistenceId,
@@ -65,7 +65,7 @@ fn a_plain_call_takes_few_bytes_and_comes_back_as_it_was() {
     assert!(end.contains(&*record.invocation.model_input_ref));
     let mut started = record.invocation.clone();
     started.evidence_refs.clear();
-    let start = serde_json::to_string(&FoldedStart::of(&started, false, 25_627).unwrap()).unwrap();
+    let start = serde_json::to_string(&FoldedStart::of(Start::of(&started, false), 25_627).unwrap()).unwrap();
     assert!(start.starts_with(STARTED) && start.len() <= START_BYTES, "{} bytes: {start}", start.len());
 }
 
@@ -107,6 +107,26 @@ const PLAIN: &[(&str, Change)] = &[
         call.actor_ref = Some("agent:7".to_owned());
         call.policy_refs = vec!["p".to_owned()];
         record.result.policy_refs = vec!["p".to_owned()];
+    }),
+    ("what is usual of a single call", |record| {
+        let call = &mut record.invocation;
+        call.runtime_refs.push("session:run:01M82MPQY75EH229XYFT2YAAJM".to_owned());
+        call.extra.insert("external_mappings".to_owned(), json!([]));
+        let facts = json!({
+            "is_concurrency_safe": true, "is_read_only": false, "is_destructive": true, "is_open_world": false,
+            "requires_exclusive_context": false, "context_modifier_policy": null, "resource_locks": [],
+        });
+        call.extra.insert("scheduler".to_owned(), facts);
+        call.extra.insert("z".to_owned(), json!(1));
+        call.policy_refs = vec!["p".to_owned()];
+        record.result.policy_refs = vec!["p".to_owned()];
+        record.decisions.iter_mut().for_each(|decision| {
+            decision.policy_refs = vec!["p".to_owned()];
+            decision.extra.insert("sandbox_ref".to_owned(), json!("sandbox:00"));
+        });
+    }),
+    ("other facts for the scheduler", |record| {
+        record.invocation.extra.insert("scheduler".to_owned(), json!({ "is_read_only": true }));
     }),
     ("no session", |record| record.invocation.session_ref = None),
     ("an input that is not compact", |record| {
@@ -316,7 +336,7 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
     let mut call = after(&TO_RUNNING);
     call.extra.insert("parent_invocation_id".to_owned(), json!("01"));
     for changes in [false, true] {
-        let text = serde_json::to_string(&FoldedStart::of(&call, changes, 7).unwrap()).unwrap();
+        let text = serde_json::to_string(&FoldedStart::of(Start::of(&call, changes), 7).unwrap()).unwrap();
         let id = call.invocation_id.to_string();
         let whole = json!({ "changes": changes, "process": 7, "invocation": call });
         assert_eq!(unfold(&id, &text).unwrap().to_string(), whole.to_string());
@@ -326,9 +346,15 @@ fn a_start_comes_back_unless_a_step_has_a_reason() {
             assert_eq!((begun.changes, &begun.invocation), (changes, &call));
         }
     }
+    let id = call.permission_decision_refs[0];
+    let decisions = [decision(&call, id)];
+    let start = Start { decisions: &decisions, ..Start::of(&call, true) };
+    let text = serde_json::to_string(&FoldedStart::of(start, 7).unwrap()).unwrap();
+    let begun = begun(&call.invocation_id.to_string(), &text).unwrap();
+    assert_eq!((&begun.invocation, begun.decisions.as_slice()), (&call, &decisions[..]));
     let mut call = after(&TO_RUNNING[..2]);
     call.advance(Status::Approved, Some("why".to_owned())).unwrap();
-    assert!(FoldedStart::of(&call, false, 7).is_none());
+    assert!(FoldedStart::of(Start::of(&call, false), 7).is_none());
 }
 
 #[test]
@@ -503,7 +529,7 @@ async fn the_readers_of_the_log_see_no_difference() {
         assert_eq!(calls.len(), 1);
         calls.remove(0)
     };
-    log.started(&started, true, false).await.unwrap();
+    log.started(Start::of(&started, true), false).await.unwrap();
     let shown = log.record(&id).unwrap().unwrap();
     let whole_start = json!({ "changes": true, "process": std::process::id(), "invocation": started });
     assert_eq!(shown.to_string(), whole_start.to_string());
@@ -538,7 +564,7 @@ async fn the_call_of_a_killed_process_ends_with_what_its_folded_start_says() {
     let log = || CallLog::new(folder.path().join("calls"), folder.path().join("key"), LogSettings::default());
     let (started, _) = both();
     let writer = log();
-    writer.started(&started, true, false).await.unwrap();
+    writer.started(Start::of(&started, true), false).await.unwrap();
     drop(writer);
     let ended = log().record(&started.invocation_id.to_string()).unwrap().unwrap();
     let call = &ended["invocation"];

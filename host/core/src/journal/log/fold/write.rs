@@ -4,13 +4,15 @@ use serde::ser::SerializeTuple;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::journal::log::Start;
 use crate::record::{
-    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, Extra, FileUsage, InvocationId, Mode,
+    ArtifactUsage, Behavior, CallRecord, Content, DecisionId, EventId, EventType, FileUsage, InvocationId, Mode,
     NetworkUsage, PermissionDecision, PersistenceId, Reason, ReasonType, ResultId, ResultMappings, ResultPersistence,
-    ResultProvenance, ResultStatus, RuleSource, SchemaVersion, Status, Strategy, ToolEvent, ToolInvocation, ToolResult,
-    Touched, Trust, Usage, Writer, is_json,
+    ResultProvenance, ResultStatus, RuleSource, SANDBOX_REF, SchemaVersion, Status, Strategy, ToolEvent,
+    ToolInvocation, ToolResult, Touched, Trust, Usage, Writer, is_json,
 };
 
+use super::derived::{self, Rest, Scheduled};
 use super::near::{self, Near, Step};
 use super::usual::Usual;
 use super::{Clock, is_same, is_text_of};
@@ -25,19 +27,30 @@ pub(in crate::journal::log) struct FoldedStart<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     changes: bool,
     process: u32,
-    #[serde(skip_serializing_if = "Extra::is_empty")]
-    extra: &'a Extra,
+    #[serde(skip_serializing_if = "Rest::is_empty")]
+    extra: Rest<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    decisions: Vec<Decision<'a>>,
 }
 
 impl<'a> FoldedStart<'a> {
     /// `None` if unfolding would not give the same again.
-    pub(in crate::journal::log) fn of(invocation: &'a ToolInvocation, changes: bool, process: u32) -> Option<Self> {
-        let clock = Clock::of(invocation.created_at())?;
-        let decided = &invocation.permission_decision_refs;
-        if !invocation.evidence_refs.is_empty() {
+    pub(in crate::journal::log) fn of(start: Start<'a>, process: u32) -> Option<Self> {
+        let Start { invocation, decisions, hooks, changes } = start;
+        let (id, clock) = (invocation.invocation_id, Clock::of(invocation.created_at())?);
+        let decided = &*invocation.permission_decision_refs;
+        let known = decisions.iter().map(|decision| &decision.decision_id);
+        if !invocation.evidence_refs.is_empty() || !hooks.is_empty() || !(decisions.is_empty() || known.eq(decided)) {
             return None;
         }
-        Some(Self { started: Call::of(invocation, clock, decided)?, changes, process, extra: &invocation.extra })
+        let decided = if decisions.is_empty() { decided } else { &[] };
+        Some(Self {
+            started: Call::of(invocation, clock, decisions, decided)?,
+            changes,
+            process,
+            extra: Rest::of(&invocation.extra),
+            decisions: decisions.iter().map(|decision| Decision::of(decision, id, clock)).collect::<Option<_>>()?,
+        })
     }
 }
 
@@ -45,8 +58,8 @@ impl<'a> FoldedStart<'a> {
 #[derive(Serialize)]
 pub(in crate::journal::log) struct FoldedEnd<'a> {
     ended: Call<'a>,
-    #[serde(skip_serializing_if = "Extra::is_empty")]
-    extra: &'a Extra,
+    #[serde(skip_serializing_if = "Rest::is_empty")]
+    extra: Rest<'a>,
     decisions: Vec<Decision<'a>>,
     persistence: Vec<Persistence<'a>>,
     result: Outcome<'a>,
@@ -94,8 +107,8 @@ impl<'a> FoldedEnd<'a> {
             Event::of(at, event, id, clock, usual).filter(|_| is_plain)
         };
         Some(Self {
-            ended: Call::of(invocation, clock, &[])?,
-            extra: &invocation.extra,
+            ended: Call::of(invocation, clock, decisions, &[])?,
+            extra: Rest::of(&invocation.extra),
             decisions: decisions.iter().map(|decision| Decision::of(decision, id, clock)).collect::<Option<_>>()?,
             persistence: persistence
                 .iter()
@@ -136,17 +149,25 @@ struct Call<'a> {
     actor: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    ran: &'a [String],
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    policies: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ran: Vec<&'a str>,
+    /// `None` if they are those of the decisions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     decided: Vec<Near<DecisionId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduled: Option<Scheduled>,
 }
 
 impl<'a> Call<'a> {
-    /// `decided` are the decisions that the line does not have.
-    fn of(invocation: &'a ToolInvocation, clock: Clock, decided: &[DecisionId]) -> Option<Self> {
+    /// The line has `decisions`, and does not have those that are `decided`.
+    fn of(
+        invocation: &'a ToolInvocation,
+        clock: Clock,
+        decisions: &[PermissionDecision],
+        decided: &[DecisionId],
+    ) -> Option<Self> {
         if !invocation.is_plain_history() || !invocation.hook_refs.is_empty() {
             return None;
         }
@@ -178,12 +199,13 @@ impl<'a> Call<'a> {
             native: invocation.native_call_id.as_deref(),
             actor: invocation.actor_ref.as_deref(),
             session: invocation.session_ref.as_deref(),
-            ran: &invocation.runtime_refs,
-            policies: &invocation.policy_refs,
+            ran: derived::ran(invocation)?,
+            policies: (derived::policies(decisions) != invocation.policy_refs).then_some(&*invocation.policy_refs),
             decided: decided
                 .iter()
                 .map(|decided| Near::of(*decided, decided.bits(), invocation.invocation_id))
                 .collect(),
+            scheduled: Scheduled::of(&invocation.extra),
         })
     }
 }
@@ -208,11 +230,14 @@ struct Decision<'a> {
     source: Option<RuleSource>,
     #[serde(rename = "type")]
     kind: ReasonType,
-    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     rules: &'a [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     policies: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<&'a str>,
 }
 
 fn is_default(mode: &Mode) -> bool {
@@ -243,6 +268,7 @@ impl<'a> Decision<'a> {
             expires_at,
             extra,
         } = decision;
+        let sandbox = extra.get(SANDBOX_REF).and_then(Value::as_str);
         let is_plain = *schema_version == SchemaVersion::default()
             && *invocation_id == id
             && updated_input.is_none()
@@ -255,7 +281,7 @@ impl<'a> Decision<'a> {
             && accept_feedback.is_none()
             && expires_at.is_none()
             && more.is_empty()
-            && extra.is_empty();
+            && extra.len() == usize::from(sandbox.is_some());
         if !is_plain {
             return None;
         }
@@ -266,9 +292,10 @@ impl<'a> Decision<'a> {
             mode: *mode,
             source: *source,
             kind: *kind,
-            message,
+            message: (message != near::ALLOWED).then_some(message),
             rules: rule_refs,
             policies: policy_refs,
+            sandbox,
         })
     }
 }

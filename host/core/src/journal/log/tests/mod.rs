@@ -13,7 +13,7 @@ use crate::journal::of_no_call;
 use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvocation};
 
 use super::line::Kind;
-use super::{CallLog, CallQuery, EventReader, FollowedEvent, LogSettings, Noted, segment};
+use super::{CallLog, CallQuery, EventReader, FollowedEvent, LogSettings, Noted, Start, segment};
 
 fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
     CallLog::new(folder.path().join("calls"), folder.path().join("key"), settings)
@@ -28,7 +28,7 @@ fn running(tool: &str) -> ToolInvocation {
 }
 
 async fn start(log: &CallLog, tool: &str) {
-    log.started(&running(tool), false, false).await.unwrap();
+    log.started(Start::of(&running(tool), false), false).await.unwrap();
 }
 
 fn statuses(log: &CallLog) -> Vec<String> {
@@ -176,7 +176,7 @@ async fn nothing_of_a_large_segment_is_cut_off_when_it_is_taken_over() {
     let path = segment::path(&folder.path().join("calls"), 1);
     let writer = log(&folder, LogSettings::default());
     let call = running("a");
-    writer.started(&call, false, false).await.unwrap();
+    writer.started(Start::of(&call, false), false).await.unwrap();
     writer.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
     drop(writer);
     let lines = fs::read(&path).unwrap();
@@ -242,7 +242,7 @@ fn large(tool: &str) -> ToolInvocation {
 /// Starts `call` and ends it, under a new id.
 async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
     call.invocation_id = InvocationId::new();
-    log.started(call, false, true).await.unwrap();
+    log.started(Start::of(call, false), true).await.unwrap();
     log.append(Kind::Dropped, Some(call.invocation_id), &()).unwrap();
 }
 
@@ -252,7 +252,7 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     let dir = folder.path().join("calls");
     let (writer, reader) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
     let long = running("long");
-    writer.started(&long, false, false).await.unwrap();
+    writer.started(Start::of(&long, false), false).await.unwrap();
     let mut call = large("a");
     for _ in 0..5 {
         run_through(&writer, &mut call).await;
@@ -361,7 +361,7 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     let (writer, other) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
     assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
     let call = running("a");
-    writer.started(&call, false, false).await.unwrap();
+    writer.started(Start::of(&call, false), false).await.unwrap();
     let id = call.invocation_id;
     let told = events(id, [EventType::Planned, EventType::Started, EventType::Progress]);
     note(&writer, id, 0, &told[..2]);
@@ -389,7 +389,7 @@ async fn a_reader_is_told_how_many_events_are_gone() {
     let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
     for writer in [&one, &two] {
         let call = running("a");
-        writer.started(&call, false, false).await.unwrap();
+        writer.started(Start::of(&call, false), false).await.unwrap();
         note(writer, call.invocation_id, 0, &events(call.invocation_id, [EventType::Planned, EventType::Started]));
     }
     let types = |from: u64| vec![(from, EventType::Planned), (from + 1, EventType::Started)];

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::record::{InvocationId, ToolInvocation};
 
 use super::super::line::Kind;
-use super::super::{CallLog, CallQuery, LogSettings, ring, segment};
+use super::super::{CallLog, CallQuery, LogSettings, Start, ring, segment};
 use super::{log, running, statuses};
 
 /// Lines that make a log busy, with some more.
@@ -25,7 +25,7 @@ fn memory() -> TempDir {
 }
 
 fn begin(log: &CallLog, call: &ToolInvocation) {
-    log.start(Kind::Started, call, false).unwrap();
+    log.start(Kind::Started, Start::of(call, false)).unwrap();
 }
 
 /// Starts a call and ends it. Returns it.
@@ -375,7 +375,7 @@ fn a_ring_that_cannot_be_emptied_takes_no_more_calls_and_loses_none() {
         writer.as_mut().unwrap().current.replace_file(read_only)
     };
     assert!(log.calls(&CallQuery { limit: 10, ..CallQuery::default() }).is_err());
-    assert!(log.start(Kind::Started, &running("a"), false).is_err());
+    assert!(log.start(Kind::Started, Start::of(&running("a"), false)).is_err());
     let left: PathBuf = folder.path().join("calls/0000000001.ring");
     drop((log, lock));
     assert!(left.exists());

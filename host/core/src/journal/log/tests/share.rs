@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::journal::log::{CallLog, LogSettings};
+use crate::journal::log::{CallLog, LogSettings, Start};
 use crate::record::{
     CallRecord, ErrorClass, Input, Refusal, ResultMappings, ResultProvenance, Status, ToolInvocation, ToolResult,
     Trust, Writer,
@@ -27,7 +27,7 @@ fn call(caller: &str, bytes: usize) -> ToolInvocation {
 
 /// Writes the start of `call`, and its end. Returns its id.
 async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
-    log.started(&call, false, true).await.unwrap();
+    log.started(Start::of(&call, false), true).await.unwrap();
     call.advance(Status::Succeeded, None).unwrap();
     let (id, error) = (call.invocation_id, Refusal::new(ErrorClass::ExecutionFailed, "tool_failed", "it failed"));
     let provenance = ResultProvenance {
@@ -97,7 +97,7 @@ async fn large_arguments_are_in_the_log_once() {
     let mut left = call("a", 1 << 20);
     left.observable_input = None;
     let killed = left.invocation_id.to_string();
-    writer.started(&left, false, true).await.unwrap();
+    writer.started(Start::of(&left, false), true).await.unwrap();
     drop(writer);
     let reader = log(&folder, LogSettings::default());
     let record = reader.record(&killed).unwrap().unwrap();
