@@ -6,14 +6,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::journal::of_no_call;
 use crate::record::{EventType, Input, InvocationId, Status, ToolEvent, ToolInvocation};
 
 use super::line::Kind;
-use super::{CallLog, CallQuery, EventReader, FollowedEvent, LogSettings, Noted, Start, segment};
+use super::{
+    CallLog, CallQuery, EventReader, FoldedStart, FollowedEvent, LogSettings, Noted, Start, Started, orphan, segment,
+};
 
 fn log(folder: &TempDir, settings: LogSettings) -> CallLog {
     CallLog::new(folder.path().join("calls"), folder.path().join("key"), settings)
@@ -265,6 +267,23 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
     assert!(segment::is_closed(&dir, 1) && !segment::is_closed(&dir, 2));
     assert_eq!(statuses(&reader).len(), 0);
     assert!(reader.verify().unwrap().is_ok());
+}
+
+#[test]
+fn what_hooks_said_before_the_start_outlives_their_process() {
+    let call = running("a");
+    let (id, at) = (call.invocation_id.to_string(), call.created_at());
+    let hook = json!({
+        "schema_version": "0.2.0", "hook_id": "h", "hook_event": "pre_tool_use", "invocation_id": id, "tool_id": "a",
+        "matcher": {}, "outputs": [{ "type": "message", "text": "seen" }], "started_at": at, "ended_at": at,
+        "outcome": "completed",
+    });
+    let hooks = [serde_json::from_value(hook.clone()).unwrap()];
+    let start = Start { hooks: &hooks, ..Start::of(&call, true) };
+    assert!(FoldedStart::of(start, 7).is_none());
+    let line = serde_json::to_string(&Started::of(start, 7)).unwrap();
+    let record: Value = serde_json::from_str(&orphan::ended(&id, &line, &[]).unwrap()).unwrap();
+    assert_eq!(record["hooks"], json!([hook]));
 }
 
 #[tokio::test]
