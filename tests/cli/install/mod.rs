@@ -256,11 +256,12 @@ fn the_project_names_what_is_installed_in_it() {
     place.run(&["remove", "greet"]).exits(0);
     assert!(!fs::read_to_string(place.file()).unwrap().contains("greet") && !lock().contains("greet"));
     assert_eq!(place.run(&["install", "--json"]).exits(0).json()["tools"], json!([]));
-    // What toolcell does not change is left to its author, and nothing is removed.
+    // Whatever way TOML has to write it.
     place.run(&["install", "../outside/greet.wasm", "--yes"]).exits(0);
-    let place = place.project("[tools.greet]\nreference = \"../outside/greet.wasm\"\n").trusted();
-    assert!(place.run(&["remove", "greet"]).exits(2).stderr.contains("change it yourself"));
-    place.run(&["call", "greet"]).exits(0);
+    let place = place.project("[tools.greet]\nreference = \"../outside/greet.wasm\"\n\n[limits]\nfuel = 7\n").trusted();
+    place.run(&["remove", "greet"]).exits(0);
+    let file = fs::read_to_string(place.file()).unwrap();
+    assert!(!file.contains("greet") && file.contains("[limits]\nfuel = 7\n"), "{file}");
 }
 
 #[test]
