@@ -123,7 +123,7 @@ async fn a_stream_is_bounded_in_events_and_in_bytes() {
 }
 
 #[test]
-fn the_description_says_what_the_tools_claim_and_nothing_else() {
+fn the_description_says_what_the_tools_claim_and_what_follows() {
     let file = fixture("act");
     let described = Toolcell::new(["describe", text(&file), "--json"]).run().exits(0).json();
     let of = |list: &str, tool: &str| {
@@ -135,9 +135,9 @@ fn the_description_says_what_the_tools_claim_and_nothing_else() {
         records.iter().find(own).unwrap_or_else(|| panic!("{tool}: {described:#}")).clone()
     };
     let hello = of("interfaces", "hello");
-    assert_eq!((&hello["is_read_only"], &hello["is_destructive"]), (&json!(true), &Value::Null));
+    assert_eq!((&hello["is_read_only"], &hello["is_destructive"]), (&json!(true), &json!(false)));
     let write = of("interfaces", "write");
-    assert_eq!((&write["is_read_only"], &write["is_destructive"]), (&Value::Null, &json!(true)));
+    assert_eq!((&write["is_read_only"], &write["is_destructive"]), (&json!(false), &json!(true)));
     assert_eq!(of("interfaces", "twice")["timeout_ms"], 20_000);
     assert_eq!(of("declarations", "hello")["input_contract"]["model_input_schema"]["required"], json!(["name"]));
     let profile = of("permission_profiles", "read");

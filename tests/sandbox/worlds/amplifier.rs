@@ -190,7 +190,7 @@ fn the_program_describes_a_module_carefully() {
     assert_eq!(declaration["input_contract"]["model_input_schema"]["properties"]["text"]["type"], "string");
     let profile = &records["permission_profiles"][0];
     assert_eq!((&profile["risk_level"], &profile["access_kinds"]), (&json!("medium"), &json!([])));
-    assert_eq!(records["interfaces"][0].get("is_read_only"), None);
+    assert_eq!(records["interfaces"][0]["is_read_only"], json!(false));
     let record = home.call(&component, &json!({ "text": "a" }), &[]);
     assert_eq!(record["result"]["structured_content"], json!({ "input": { "text": "a" } }));
     assert_eq!(logged(&record, "stderr"), "");
