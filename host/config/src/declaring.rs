@@ -64,14 +64,15 @@ fn edited(text: &str, name: &str, tool: Option<&DeclaredTool>) -> anyhow::Result
         }
     }
     let after = document.to_string();
-    // The library ends lines with LF.
-    Ok(Some(match text.contains("\r\n") {
+    // The library ends lines with LF. In a file with both ends, a text of several lines could change.
+    let crlf = text.matches("\r\n").count();
+    Ok(Some(match crlf > 0 && crlf == text.matches('\n').count() {
         true => after.replace("\r\n", "\n").replace('\n', "\r\n"),
         false => after,
     }))
 }
 
-/// Whether `item` names `tool` already, in whatever spelling.
+/// Returns `true` if `item` already names `tool`, in any spelling.
 fn is_same(item: &Item, tool: &DeclaredTool) -> bool {
     let (reference, allow_unsigned) = match item.as_table_like() {
         Some(table) => (table.get("reference"), table.get("allow_unsigned").and_then(Item::as_bool)),
@@ -158,6 +159,9 @@ mod tests {
                 assert!(crlf == if text.contains('\r') { all } else { 0 }, "{after:?}");
             }
         }
+        let mixed = "[other]\r\nb = \"\"\"\nx\n\"\"\"\r\n";
+        let after: toml::Table = edited(mixed, "a", Some(&tool("y", false))).unwrap().unwrap().parse().unwrap();
+        assert_eq!(after["other"]["b"].as_str(), Some("x\n"));
         for text in ["tools = 1\n", "[[tools]]\n", "[tools\n"] {
             assert!(edited(text, "a", Some(&tool("y", false))).is_err(), "{text}");
         }

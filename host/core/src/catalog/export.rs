@@ -75,7 +75,7 @@ impl Tool {
         Value::Object(fields)
     }
 
-    /// What the host alone says, whatever the tool wrote: who it is, and what holds here.
+    /// The fields that the host writes over those of the tool: its identity, and the settings that apply here.
     fn decided(&self) -> Map<String, Value> {
         let (declaration, contract) = (self.declaration(), self.contract());
         let own = self.interface().and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
@@ -89,7 +89,8 @@ impl Tool {
             _ => SchemaVisibility::Loaded,
         };
         let setup = if declaration.lifecycle == Lifecycle::RequiresSetup { "requires_setup" } else { "ready" };
-        let (profile, keeping) = (self.permission_profile(), self.keeping());
+        let profile = self.permission_profile();
+        let keeping = self.keeping();
         let returned = declaration.output_contract.as_ref().map_or(&[][..], |output| &output.content_types);
         let reads_files = profile.wants(&AccessKind::FileRead) || profile.wants_file_write();
         object(json!({
@@ -121,9 +122,10 @@ impl Tool {
         }))
     }
 
-    /// What the host adds to an interface that lacks it.
+    /// The fields that the host adds to an interface without them.
     fn known(&self) -> Map<String, Value> {
-        let (declaration, contract) = (self.declaration(), self.contract());
+        let declaration = self.declaration();
+        let contract = self.contract();
         let strict = declaration.input_contract.as_ref().is_some_and(|input| input.strict);
         let effects = self.effects();
         object(json!({

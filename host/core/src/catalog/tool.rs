@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -467,22 +467,26 @@ fn profiles_apart(tools: &mut [Tool]) {
     }
 }
 
-/// Does the same for permission profiles, which differ where the interface of one tool names a sandbox.
+/// Gives permission profiles ids of their own where tools share one. They differ only in the sandbox that the interface of
+/// one tool names, so that the comparison is cheap for any number of tools.
 fn permissions_apart(tools: &mut [Tool]) {
-    let differs = |tool: &Tool, other: &Tool| {
-        let (one, other) = (&tool.permission_profile, &other.permission_profile);
-        one.permission_profile_id == other.permission_profile_id && one != other
-    };
-    let apart: Vec<bool> = tools.iter().map(|tool| tools.iter().any(|other| differs(tool, other))).collect();
-    for (tool, _) in tools.iter_mut().zip(apart).filter(|(_, apart)| *apart) {
+    let mut sandboxes: HashMap<&str, Option<&str>> = HashMap::new();
+    let mut shared: HashSet<String> = HashSet::new();
+    for profile in tools.iter().map(|tool| &tool.permission_profile) {
+        let sandbox = profile.sandbox_profile.as_deref();
+        if *sandboxes.entry(&profile.permission_profile_id).or_insert(sandbox) != sandbox {
+            shared.insert(profile.permission_profile_id.clone());
+        }
+    }
+    for tool in tools.iter_mut().filter(|tool| shared.contains(&tool.permission_profile.permission_profile_id)) {
         let id = format!("{}.{}", tool.permission_profile.permission_profile_id, tool.name);
         let declaration = Arc::make_mut(&mut tool.declaration);
         if declaration.permission_profile_ref.is_some() {
             declaration.permission_profile_ref = Some(id.clone());
         }
-        if let Some(interface) = tool.interface.as_mut().filter(|interface| interface.permission_profile_ref.is_some())
-        {
-            interface.permission_profile_ref = Some(id.clone());
+        let interface = tool.interface.as_mut();
+        if let Some(named) = interface.and_then(|interface| interface.permission_profile_ref.as_mut()) {
+            named.clone_from(&id);
         }
         tool.permission_profile.permission_profile_id = id;
     }

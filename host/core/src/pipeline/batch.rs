@@ -1,7 +1,7 @@
 //! Runs calls that belong together, each of them whole. What starts, and when, is decided in
 //! [`scheduler::batch`](crate::scheduler::batch).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -177,7 +177,9 @@ where
 /// What the tools of `calls` declare to lock, each once (AT-SCHED-10).
 fn declared_locks(services: &Services, calls: &[BatchCall]) -> Vec<ResourceLock> {
     let mut locks: Vec<ResourceLock> = Vec::new();
-    for tool in calls.iter().filter_map(|call| call.request.tool.find(&services.catalog).ok()) {
+    let mut seen = HashSet::new();
+    let tools = calls.iter().filter_map(|call| call.request.tool.find(&services.catalog).ok());
+    for tool in tools.filter(|tool| seen.insert(Arc::as_ptr(tool))) {
         for lock in tool.interface().map_or(&[][..], |interface| &interface.resource_locks) {
             if !locks.contains(lock) {
                 locks.push(lock.clone());

@@ -107,8 +107,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "tool_kind_changed",
         origins: &[Call(PolicyBlocked)],
-        means: "A component that a server offers changed, and one of its tools is another kind of tool now, or of another \
-                namespace. What was offered goes on.",
+        means: "A component that the server offers changed: one of its tools has a different kind or namespace. The server still \
+                serves the previous version.",
         cause: "Its `tool_kind` or `namespace` differs from that of the tool that was served under the same `tool_id`.",
         remedy: "Give the new tool a `tool_id` of its own; or restart the server.",
     },
