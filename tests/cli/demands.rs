@@ -271,6 +271,29 @@ fn the_sandbox_of_an_interface_counts_if_the_permission_profile_names_no_other()
 }
 
 #[test]
+fn tools_that_share_a_permission_profile_get_two_if_one_names_a_sandbox() {
+    let component = echoing("apart", |toolkit| {
+        toolkit["declarations"][0]["permission_profile_ref"] = json!("p");
+        let mut other = toolkit["declarations"][0].clone();
+        other["name"] = json!("other");
+        other["interface_ref"] = json!("i");
+        toolkit["declarations"].as_array_mut().unwrap().push(other);
+        toolkit["interfaces"] = json!([{
+            "schema_version": "0.2.0", "interface_id": "i", "tool_id": "apart.other", "sandbox_profile": "read_only",
+        }]);
+        toolkit["permission_profiles"] =
+            json!([{ "schema_version": "0.2.0", "permission_profile_id": "p", "risk_level": "low" }]);
+    });
+    let (_guard, folder) = scratch();
+    let records = Toolcell::new(["describe", &write(&folder, &component), "--json"]).run().exits(0).json();
+    for (at, id, sandbox) in [(0, "p.echo", &Value::Null), (1, "p.other", &json!("read_only"))] {
+        let profile = &records["permission_profiles"][at];
+        assert_eq!((&profile["permission_profile_id"], &profile["sandbox_profile"]), (&json!(id), sandbox));
+        assert_eq!(records["declarations"][at]["permission_profile_ref"], id);
+    }
+}
+
+#[test]
 fn a_result_of_a_tool_that_says_how_long_ends_then() {
     let home = Home::new();
     let (_guard, folder) = scratch();
