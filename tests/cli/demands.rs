@@ -84,6 +84,13 @@ fn what_rules_and_people_cannot_be_sure_of_needs_an_approval() {
 fn a_tool_that_no_caller_may_have_is_refused_by_its_own_word() {
     let predicate = call_of(|toolkit| set(toolkit, "/interfaces/0", "is_enabled", json!("classifier:x")), &[]);
     assert_eq!(predicate["error"]["error_code"], "tool_disabled");
+    for (fact, code) in [(true, Value::Null), (false, json!("tool_disabled"))] {
+        let same = |toolkit: &mut Value| {
+            set(toolkit, "/interfaces/0", "is_enabled", json!("same_as:is_read_only"));
+            set(toolkit, "/interfaces/0", "is_read_only", json!(fact));
+        };
+        assert_eq!(call_of(same, &[]).pointer("/error/error_code").unwrap_or(&Value::Null), &code);
+    }
     let internal = |toolkit: &mut Value| set(toolkit, "/interfaces/0", "schema_visibility", json!("internal"));
     let refused = call_of(internal, &[]);
     assert_eq!(refused["error"]["error_class"], "schema_not_loaded");

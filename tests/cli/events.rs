@@ -264,6 +264,22 @@ fn a_client_has_a_session_and_what_it_loads_is_an_event() {
     assert_eq!(home.calls(&["--session", session]).len(), 2);
 }
 
+/// What a component declares is in the log once this home compiled it, and not again with each call.
+#[test]
+fn a_component_that_is_new_is_declared_once() {
+    let home = Home::new();
+    let (_guard, folder) = scratch();
+    let file = folder.join("news.wasm");
+    std::fs::write(&file, crowd("event_news", 2, |_| {})).unwrap();
+    let call = format!("{}#t0", file.display());
+    for _ in 0..2 {
+        home.toolcell(&["call", &call, "{}"]).run().exits(0);
+        let declared = home.events(&["--type=tool.declared"]);
+        let about: Vec<&Value> = declared.iter().map(|line| &line["event"]["subject"]).collect();
+        assert_eq!(about, ["event_news.t0", "event_news.t1"]);
+    }
+}
+
 /// A call that waits is noted up to the progress that it waits. The process that goes on with it adds to that.
 #[test]
 fn a_follower_hears_every_event_of_a_call_that_another_process_goes_on_with() {

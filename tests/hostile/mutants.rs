@@ -330,7 +330,6 @@ const MUTANTS: &[(&str, &[&str], &[&str])] = &[
     ("otc_running", &[], &["unit:otc::executions::"]),
     ("otc_memory", &[], &["unit:otc::executions::"]),
     ("otc_owner", &[], &["unit:otc::authorizations::"]),
-    ("otc_install", &[], &["unit:otc::registration::"]),
     ("jwt_algorithm", &[], &["unit:otc::token::"]),
     ("jwt_signature", &[], &["unit:otc::token::"]),
     ("jwt_audience", &[], &["unit:otc::token::"]),

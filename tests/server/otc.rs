@@ -83,7 +83,16 @@ fn tools_are_defined_in_each_format() {
         assert_eq!(web.get(&format!("{path}/{name}")).value(), *echo);
         // These are no executions, so they are not answered as one.
         web.get(&format!("{path}/probe.nothing")).is_problem(404, "unknown_tool");
-        web.post(&path, &[], echo).is_problem(403, "may_not_install");
+        let registered = web.post(&path, &[], echo);
+        assert_eq!(
+            (registered.status, &registered.value()["id"]),
+            (200, &echo["fully_qualified_name"]),
+            "{registered:?}"
+        );
+        let mut other = echo.clone();
+        other["toolkit"]["version"] = json!(format!("sha256:{}", "0".repeat(64)));
+        other.as_object_mut().unwrap().retain(|field, _| !matches!(field.as_str(), "fully_qualified_name" | "id"));
+        web.post(&path, &[], &other).is_problem(403, "may_not_install");
         web.get(&format!("/v1/dialects/{dialect}/authorizations/none")).is_problem(404, "unknown_authorization");
     }
     web.get("/v1/dialects/unknown/tools").is_problem(404, "unknown_path");

@@ -80,11 +80,15 @@ impl Host {
         let (sandbox, named) = (Arc::clone(&self.sandbox), file.to_owned());
         // A large file, or one on a slow disk, must not keep a worker from the calls that run.
         let read = pipeline::load(move || read(&sandbox, &named, open)).await??;
+        let is_new = matches!(read.component, Component::Bytes(..));
         let component = match read.component {
             Component::Cached(component) => component,
             Component::Bytes(digest, bytes) => self.sandbox.load(&digest, &bytes, &Limits::default()).await?,
         };
         let loaded = self.declare(component, &path.display().to_string(), Some(&path)).await?;
+        if is_new {
+            self.log_new(loaded.component.digest()).await;
+        }
         if let Some(state) = read.state {
             self.sandbox.accept(&path, state, &loaded.component).await;
         }

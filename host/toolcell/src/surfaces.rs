@@ -65,8 +65,20 @@ impl Host {
         Some(reason)
     }
 
+    /// Writes to the log which tools the component `digest` declares, which was compiled just now (AT-EV-01).
+    pub(crate) async fn log_new(&self, digest: &str) {
+        let declared = {
+            let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_new = |event: &mut ToolEvent| event.data.get("component").and_then(Value::as_str) == Some(digest);
+            declared.extract_if(.., is_new).collect()
+        };
+        // As in `announce`.
+        let _ = self.services.calls.announced(declared, None).await;
+    }
+
     /// Writes to the log which tools were loaded, but for those that the surface `before` has from the same component
-    /// (AT-EV-01). A command that makes single calls announces no surface: it would write more of tools than of calls.
+    /// (AT-EV-01). A command that makes single calls announces no surface, and writes only of components that are new to
+    /// this home: the log would hold more about tools than about calls.
     async fn log_declared(&self, before: Option<&Surface>) {
         let mut declared = std::mem::take(&mut *self.declared.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before {

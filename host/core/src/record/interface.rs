@@ -80,6 +80,9 @@ pub struct ResourceLock {
     pub extra: Extra,
 }
 
+/// Prefix of a predicate that is the safety fact with the name behind it.
+pub(crate) const SAME_AS: &str = "same_as:";
+
 /// `is_enabled` (AT-IF-04).
 ///
 /// ```
@@ -93,8 +96,8 @@ pub struct ResourceLock {
 #[serde(untagged)]
 pub enum Enabled {
     Flag(bool),
-    /// `feature:NAME`: enabled where the operator opens the feature gate NAME. Any other predicate is not evaluated, and
-    /// the tool is not enabled.
+    /// `feature:NAME`: enabled where the operator opens the feature gate NAME. `same_as:FACT`: enabled if the interface
+    /// states that safety fact as `true`. Any other predicate is not evaluated, and the tool is not enabled.
     Gate(String),
 }
 
@@ -209,7 +212,14 @@ pub struct ToolInterface {
 impl ToolInterface {
     /// Whether the tool can be selected everywhere (AT-IF-04).
     pub fn is_enabled(&self) -> bool {
-        matches!(self.is_enabled, None | Some(Enabled::Flag(true)))
+        match &self.is_enabled {
+            None => true,
+            Some(Enabled::Flag(is_enabled)) => *is_enabled,
+            Some(Enabled::Gate(predicate)) => {
+                let fact = predicate.strip_prefix(SAME_AS).and_then(|fact| self.fact(fact));
+                fact.and_then(Value::as_bool) == Some(true)
+            }
+        }
     }
 
     /// The sandbox that it asks for: `granted` is the host's word for what was declared and granted.
@@ -229,18 +239,23 @@ impl ToolInterface {
         self.is_enabled.as_ref().and_then(Enabled::feature)
     }
 
+    /// The claim of the safety fact `name`.
+    fn fact(&self, name: &str) -> Option<&Value> {
+        let claim = match name {
+            "is_read_only" => &self.is_read_only,
+            "is_concurrency_safe" => &self.is_concurrency_safe,
+            "is_destructive" => &self.is_destructive,
+            "is_open_world" => &self.is_open_world,
+            _ => return None,
+        };
+        claim.as_ref()
+    }
+
     /// The claims that are plain booleans, or `same_as:FACT` with the name of one that is; any other predicate counts as
     /// unstated.
     pub fn facts(&self) -> SafetyFacts {
-        let named = |name: &str| match name {
-            "is_read_only" => self.is_read_only.as_ref(),
-            "is_concurrency_safe" => self.is_concurrency_safe.as_ref(),
-            "is_destructive" => self.is_destructive.as_ref(),
-            "is_open_world" => self.is_open_world.as_ref(),
-            _ => None,
-        };
         let plain = |claim: &Option<Value>| match claim.as_ref()? {
-            Value::String(predicate) => named(predicate.strip_prefix("same_as:")?)?.as_bool(),
+            Value::String(predicate) => self.fact(predicate.strip_prefix(SAME_AS)?)?.as_bool(),
             claim => claim.as_bool(),
         };
         SafetyFacts {

@@ -74,6 +74,7 @@ pub use id::{DecisionId, EventId, InvocationId, MutationId, PersistenceId, Progr
 pub(crate) use input::is_json;
 pub use input::{Input, digest};
 pub use input_response::{InputResponse, InputResponses};
+pub(crate) use interface::SAME_AS;
 pub(crate) use interface::is_subject;
 pub use interface::{Enabled, InterruptBehavior, LockMode, ResourceLock, SchemaVisibility, ToolInterface};
 pub(crate) use invocation::{EVIDENCE, evidence_ref};

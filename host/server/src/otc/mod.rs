@@ -27,7 +27,6 @@ use authorizations::Authorizations;
 use digest::Body;
 use executions::{Ended, Executions, Key};
 
-pub use registration::Registration;
 pub use token::WorkerSecret;
 pub use worker::{ENGINE, Worker};
 
@@ -306,9 +305,9 @@ impl Service {
         }
     }
 
-    /// Reads the definition of a tool that `principal` registers. `may_install` says whether it may add tools.
-    pub fn register(&self, text: &str, mode: Mode, may_install: bool) -> Registration {
-        registration::read(text, mode, may_install, &self.tools().names)
+    /// Answers a client that registers the tool of the definition `text` (OTC-D-15).
+    pub fn register(&self, text: &str, mode: Mode) -> Answer {
+        registration::register(text, mode, &self.tools().names)
     }
 }
 

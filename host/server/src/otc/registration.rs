@@ -7,41 +7,14 @@ use super::Answer;
 /// Digits of a digest.
 const DIGEST_CHARS: usize = 64;
 
-/// What a registration asks for (OTC-D-15).
-#[derive(Debug)]
-pub enum Registration {
-    /// The tool is offered already.
-    Known(Answer),
-    /// The component with this digest is to be installed, and to have the tool. A definition brings no code.
-    Install(Named),
-    /// The answer to a client that may not register it, or to a definition that cannot be read.
-    Refused(Answer),
-}
-
-impl Registration {
-    /// The acknowledgment of a tool that was installed.
-    pub fn installed(named: &Named, mode: Mode) -> Answer {
-        acknowledged(201, named, mode)
-    }
-}
-
-fn acknowledged(status: u16, named: &Named, mode: Mode) -> Answer {
-    Answer::new(status, &json!({ "id": named.fully_qualified(mode), "status": "registered" }))
-}
-
-/// Reads a definition. A registered tool is known by the digest of its component, so a definition changes nothing: not what
-/// the tool does, and not what it may do.
-pub(super) fn read(text: &str, mode: Mode, may_install: bool, names: &Names) -> Registration {
+/// Answers a client that registers the tool of the definition `text` (OTC-D-15). The tools are those of the components that
+/// the operator named: one of them is acknowledged. A tool is known by the digest of its component, so a definition brings
+/// no code, and changes neither what the tool does nor what it may do.
+pub(super) fn register(text: &str, mode: Mode, names: &Names) -> Answer {
     let bad = |why: &str| {
         let message = format!("cannot register the tool: {why}");
-        let refusal = Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message);
-        Registration::Refused(Answer::problem(422, &refusal))
+        Answer::problem(422, &Refusal::new(ErrorClass::InvalidArguments, "protocol_error", message))
     };
-    if !may_install && guard!("otc_install") {
-        let message = "cannot register the tool: this client may not install tools; the operator adds their components";
-        let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
-        return Registration::Refused(Answer::problem(403, &refusal));
-    }
     let Ok(definition) = read_unique_json(text, JSON_VALUES_MAX) else {
         return bad("the definition is not JSON without duplicate keys, or is too large");
     };
@@ -64,10 +37,12 @@ pub(super) fn read(text: &str, mode: Mode, may_install: bool, names: &Names) -> 
         name: named.name.clone(),
         version: Some(named.version.clone()),
     };
-    match names.resolve(&reference) {
-        Ok(_) => Registration::Known(acknowledged(200, &named, mode)),
-        Err(_) => Registration::Install(named),
+    if names.resolve(&reference).is_err() {
+        let message = "cannot register the tool: this server does not have its component, which only the operator adds";
+        let refusal = Refusal::new(ErrorClass::PermissionDenied, "may_not_install", message);
+        return Answer::problem(403, &refusal);
     }
+    Answer::new(200, &json!({ "id": named.fully_qualified(mode), "status": "registered" }))
 }
 
 fn is_digest(version: &str) -> bool {
@@ -81,7 +56,7 @@ mod tests {
     use toolcell_dialect::otc::{Mode, Named, Names};
 
     use super::super::samples::check;
-    use super::{Registration, read};
+    use super::register;
 
     fn named(digit: &str) -> Named {
         let version = format!("sha256:{}", digit.repeat(64));
@@ -96,26 +71,15 @@ mod tests {
         })
     }
 
-    fn status(registration: &Registration) -> u16 {
-        match registration {
-            Registration::Known(answer) | Registration::Refused(answer) => answer.status,
-            Registration::Install(_) => 0,
-        }
-    }
-
     #[test]
-    fn a_component_is_registered_by_its_digest_and_by_who_may_install() {
+    fn a_component_is_registered_by_its_digest_if_the_server_has_it() {
         let names = Names::new(vec![named("a")]);
-        let register = |definition: &Value, may| read(&definition.to_string(), Mode::Otc, may, &names);
-        assert_eq!(status(&register(&definition(&named("a")), true)), 200);
-        assert_eq!(status(&register(&definition(&named("a")), false)), 403);
-        assert_eq!(status(&register(&definition(&named("b")), false)), 403);
-        let Registration::Install(wanted) = register(&definition(&named("b")), true) else { panic!("it is not new") };
-        assert_eq!(wanted, named("b"));
-        let answer = Registration::installed(&wanted, Mode::Otc);
+        let register = |definition: &Value| register(&definition.to_string(), Mode::Otc, &names);
+        let answer = register(&definition(&named("a")));
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         check("registration", Mode::Otc, &body);
-        assert_eq!((answer.status, &body["id"]), (201, &json!(wanted.fully_qualified(Mode::Otc))));
+        assert_eq!((answer.status, &body["id"]), (200, &json!(named("a").fully_qualified(Mode::Otc))));
+        assert_eq!(register(&definition(&named("b"))).status, 403);
         for (pointer, wrong) in [
             ("/toolkit/version", json!("1.0.0")),
             ("/toolkit/version", json!(format!("sha256:{}", "A".repeat(64)))),
@@ -123,10 +87,10 @@ mod tests {
             ("/name", Value::Null),
             ("/fully_qualified_name", json!("other.find")),
         ] {
-            let mut definition = definition(&named("b"));
+            let mut definition = definition(&named("a"));
             *definition.pointer_mut(pointer).unwrap() = wrong;
-            assert_eq!(status(&register(&definition, true)), 422, "{pointer}");
+            assert_eq!(register(&definition).status, 422, "{pointer}");
         }
-        assert_eq!(status(&read("{", Mode::Otc, true, &names)), 422);
+        assert_eq!(register(&json!([])).status, 422);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::record::{
     AccessKind, ArgumentMode, ContextModifierPolicy, Enabled, ExternalMapping, Extra, GUEST_BLOCKS, InterruptBehavior,
-    Lifecycle, MutationPolicy, NonInteractive, PermissionChannel, PermissionProfile, ResourceLock, RiskLevel,
+    Lifecycle, MutationPolicy, NonInteractive, PermissionChannel, PermissionProfile, ResourceLock, RiskLevel, SAME_AS,
     SchemaVersion, SchemaVisibility, Strategy, SubjectKind, WriteEffect,
 };
 
@@ -14,7 +14,7 @@ use super::shape::{Field, Object, Shape, is, known_word, none_of, word};
 use super::unknown;
 
 /// Prefixes of the predicates that the specification allows instead of a safety fact.
-const PREDICATES: [&str; 3] = ["classifier:", "same_as:", "feature:"];
+const PREDICATES: [&str; 3] = ["classifier:", SAME_AS, "feature:"];
 /// The safety facts, which `same_as:` can name.
 const FACTS: [&str; 4] = ["is_read_only", "is_concurrency_safe", "is_destructive", "is_open_world"];
 
@@ -353,12 +353,15 @@ fn redaction_rules(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
-/// Accepts a feature gate. With any other predicate the tool is not enabled, because nobody evaluates it (AT-IF-04).
+/// Accepts a feature gate and the name of a fact. With any other predicate the tool is not enabled, because nobody evaluates
+/// it (AT-IF-04).
 fn is_enabled(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match Enabled::deserialize(value) {
         Ok(enabled) if enabled.feature().is_some() => {}
+        Ok(Enabled::Gate(predicate)) if is_same_as(&predicate) => {}
         Ok(Enabled::Gate(_)) => {
-            findings.note(place, "the tool is not enabled: this host evaluates no predicate but feature:NAME");
+            let why = "the tool is not enabled: this host evaluates no predicate but feature:NAME and same_as:FACT";
+            findings.note(place, why);
         }
         Ok(Enabled::Flag(_)) => {}
         Err(_) if value.is_null() => {}
@@ -447,12 +450,16 @@ fn policy_refs(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     }
 }
 
+fn is_same_as(predicate: &str) -> bool {
+    predicate.strip_prefix(SAME_AS).is_some_and(|fact| FACTS.contains(&fact))
+}
+
 /// A predicate counts as unstated, which is the conservative choice (AT-N-03). Any other value is an error, because it
 /// was meant to state something.
 fn fact(findings: &mut Findings, place: &Place<'_>, value: &Value) {
     match value {
         Value::Bool(_) | Value::Null => {}
-        Value::String(text) if text.strip_prefix("same_as:").is_some_and(|fact| FACTS.contains(&fact)) => {}
+        Value::String(text) if is_same_as(text) => {}
         Value::String(text) if PREDICATES.iter().any(|start| text.starts_with(start)) => {
             findings.note(place, "a predicate counts as unstated; what the component classifies counts for each call");
         }

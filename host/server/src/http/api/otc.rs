@@ -18,7 +18,7 @@ use toolcell_dialect::otc::{Mode, Named, Reading};
 use crate::Offering;
 use crate::http::problem::Problem;
 use crate::offer::Offer;
-use crate::otc::{Answer, ParsedCall, Registration, Service, Settings, Tool};
+use crate::otc::{Answer, ParsedCall, Service, Settings, Tool};
 use crate::trace::of_headers;
 
 use super::answer::{JSON, PROBLEM, Place, Who, is_media_type, text};
@@ -140,11 +140,16 @@ pub(super) async fn show(
     answered(&service.definition(&name, dialect.into()))
 }
 
-/// Refuses to register a tool: no client can install a component.
+/// Acknowledges a tool that the server has. No client can install another one.
 #[utoipa::path(
     post, path = "/v1/dialects/{dialect}/tools", tag = "open tool calling",
     params(("dialect" = String, Path, description = "`otc`, `otc-seed` or `arcade`")),
-    responses((status = 403, description = "The caller may not install tools"), (status = 404, description = "There is no such dialect")),
+    responses(
+        (status = 200, description = "The server has the tool"),
+        (status = 403, description = "It does not, and no client may install one"),
+        (status = 404, description = "There is no such dialect"),
+        (status = 422, description = "The body is not the definition of a tool"),
+    ),
 )]
 pub(super) async fn register(
     State(shared): State<Arc<Shared>>,
@@ -155,13 +160,7 @@ pub(super) async fn register(
 ) -> Result<Response<Body>, Problem> {
     is_media_type(&headers, &["application/json"])?;
     let offering = shared.server.offering();
-    match shared.otc.with(&offering).register(text(&body)?, dialect.into(), false) {
-        Registration::Known(answer) | Registration::Refused(answer) => Ok(answered(&answer)),
-        Registration::Install(_) => {
-            let why = "cannot install the component of the tool: only the operator adds components to this server";
-            Err(Problem::new(403, "may_not_install", why))
-        }
-    }
+    Ok(answered(&shared.otc.with(&offering).register(text(&body)?, dialect.into())))
 }
 
 /// Calls a tool, once for each `execution_id` of a run: the same request again gets the same answer.
