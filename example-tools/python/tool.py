@@ -71,11 +71,11 @@ OUTPUT = {
     examples=[{"code": "sum(n * n for n in range(10))"}],
 )
 def run(code: str, inputs: dict[str, Any] = {}, files: list[Path] = []) -> Output:
-    """Runs a snippet of Python 3 and returns what it printed, the value of its last line, and the files that it made.
+    """Runs Python 3 code and returns its output, the value of the last line if it is an expression, and the files it created.
 
-    Each call starts from nothing: no variable and no file of an earlier call is there. The working directory is empty;
-    what the snippet writes there is returned. It reads files by their full paths, in the folders that were granted. There
-    is the standard library, no other package, no network and no other process.
+    Each call starts fresh: variables and files from earlier calls do not exist. The working directory is empty, and
+    files written there are returned. Read granted files by full path. Only the standard library is available: no other
+    packages, no network, no subprocesses.
 
     Args:
         code: The snippet. If its last line is an expression, the answer has its value.

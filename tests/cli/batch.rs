@@ -276,7 +276,7 @@ fn an_interrupt_cancels_what_runs_or_waits_for_it_and_starts_nothing_more() {
 
     let ended = interrupted(batch(&calls(60_000), &["--record"]).spawn(), Signal::TERM).exits(5);
     let records = printed(&ended);
-    assert_eq!(records[0]["result"]["error"]["message"], "the host is shutting down");
+    assert_eq!(records[0]["result"]["error"]["message"], "toolcell is shutting down");
     never_started(&records[1], "runtime_shutdown");
 }
 

@@ -93,5 +93,5 @@ fn what_cannot_be_loaded_is_refused_as_in_a_call() {
     assert_eq!((&refused["component"], &refused["findings"]), (&json!(null), &json!([])));
     assert!(refused["error"]["error_code"].is_string(), "{refused}");
     let missing = Toolcell::new(["check", "no-such-folder"]).run().exits(2);
-    assert!(missing.stderr.contains("there is no tool at no-such-folder"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("no tool at no-such-folder"), "{}", missing.stderr);
 }

@@ -99,7 +99,7 @@ fn what_a_tool_may_call_is_told_before_it_runs() {
         "declared": "probe.invocation", "pattern": "probe.*", "grant": "--allow-tool=probe.*", "source": "cli_arg",
     });
     assert_eq!(granted["capability"]["tool_calls"], json!([call]));
-    let note = "--allow-tool=files.* gives caller.call_narrow nothing";
+    let note = "--allow-tool=files.* has no effect";
     assert!(granted["decision"]["notes"][0].as_str().unwrap().starts_with(note), "{:#}", granted["decision"]);
     assert_eq!(explain(&["--json"]).json()["capability"]["tools"], json!([]));
     let described = Toolcell::new(["describe", &caller]).run().exits(0).stdout;

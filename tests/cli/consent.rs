@@ -258,7 +258,7 @@ fn a_person_at_the_terminal_is_asked_before_anything_is_built() {
         for row in ["| folder     stranger", "| because    it was never built here"] {
             assert!(seen.contains(row), "{seen}");
         }
-        assert!(seen.contains("as you, outside of the sandbox"), "{seen}");
+        assert!(seen.contains("as you, outside the sandbox"), "{seen}");
         assert!(seen.contains("not_built") && code == Some(2), "{code:?}: {seen}");
         assert!(!place.ran());
     }

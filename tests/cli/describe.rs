@@ -10,7 +10,7 @@ fn a_person_sees_what_a_tool_does_takes_and_asks_for() {
     let text = ran.stdout;
     assert!(text.starts_with("files.search\n"), "{text}");
     for words in [
-        "Searches the text files",
+        "Searches text files",
         "pattern (string, required)",
         "ignore_case (boolean, default false)",
         "asks for: file_read",

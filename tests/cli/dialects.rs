@@ -127,7 +127,7 @@ fn each_call_of_a_message_has_one_result_in_the_order_of_the_calls() {
         two.failed("two", "invalid_arguments/arguments_not_json]");
         three.failed(
             "three",
-            "unknown_tool/unknown_tool]: there is no tool `no_such_tool` here; there are: probe_echo, ",
+            "unknown_tool/unknown_tool]: no tool named `no_such_tool`; available: probe_echo, ",
         );
         four.failed("four", "dependency_unavailable/told_to_fail]: no answer");
         assert_eq!((five.id.as_str(), five.text.as_str()), ("five", "(no output)"));

@@ -119,7 +119,7 @@ fn no_grant_of_a_hook_reaches_toolcells_own_state() {
     let (_guard, folder) = scratch();
     let grants = format!("grants = {{ write = [{:?}] }}", kept("home"));
     let ran = echo(&configured(&folder, &scripted(&grants)), &json!({}), &[]).exits(3);
-    assert!(ran.stderr.contains("would reach toolcell's own state"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("would expose toolcell's own data"), "{}", ran.stderr);
 }
 
 #[test]

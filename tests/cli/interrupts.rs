@@ -98,7 +98,7 @@ fn termination_cancels_a_call_for_another_reason() {
     let grant = format!("--allow-write={}", folder.display());
     let child = Toolcell::new(["call", &guest("hostile#busy_write"), &input, &grant, "--record"]).spawn();
     wait_until("writing", || file.exists());
-    let record = canceled(interrupt(child, Signal::TERM), "the host is shutting down");
+    let record = canceled(interrupt(child, Signal::TERM), "toolcell is shutting down");
     assert_eq!(reason(&record), "runtime_shutdown");
 }
 

@@ -192,7 +192,7 @@ fn a_watched_folder_is_built_after_each_change_and_a_running_server_takes_it_up(
     until(&log, "error: ");
     assert_eq!(words(&mut client), "2 words", "a build that failed changes nothing");
     std::fs::write(&source, text.replace("{} words", "{} words here")).unwrap();
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     assert_eq!(words(&mut client), "2 words here");
     until(&said, "watched.wasm\n");
     watching.kill().unwrap();

@@ -147,7 +147,7 @@ fn a_mistake_in_a_changed_file_is_shown_if_the_file_was_trusted_before() {
 
     let place = place.project("[grants]\nread = [\"src/deep\"]\n");
     let text = refused(&place);
-    assert!(text.contains("has changed since it was trusted: read it"), "{text}");
+    assert!(text.contains("changed after you trusted it: review it"), "{text}");
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn what_would_refuse_every_call_is_not_trusted() {
         ("\n[[rule]]\nbehavior = \"deny\"\npath = \"src/[\"\n".to_owned(), "line 4"),
         ("[[rule]]\nbehavior = \"dney\"\n".to_owned(), "dney"),
         ("[grants]\nread = [\"nowhere\"]\n".to_owned(), "find the folder nowhere"),
-        (format!("[grants]\nwrite = [{home:?}]\n"), "toolcell's own state"),
+        (format!("[grants]\nwrite = [{home:?}]\n"), "toolcell's own data"),
         ("[limits]\ntimeout = \"5\"\n".to_owned(), "unit"),
         ("[approvals]\nexpire = \"soon\"\n".to_owned(), "[approvals] expire"),
         ("[approvals]\naway = \"never\"\n".to_owned(), "[approvals] away"),

@@ -142,7 +142,7 @@ const DECEITS: &[&str] = &[
     "\u{3164}\u{115f}\u{ad}",
     concat!(
         "x                                                                              ",
-        "May this tool run?                                                              ",
+        "Run this call?                                                              ",
         "  caller     the owner of this machine                                          ",
         "\u{a0}\u{3000}\u{2003}\u{a0}\u{3000}\u{2003}\u{a0}\u{3000}\u{2003}y yes",
     ),
@@ -162,10 +162,10 @@ pub(super) async fn display(arena: &Arena) {
             let acting: Vec<char> = shown.chars().filter(|c| *c != '\n' && acts(*c)).collect();
             arena.holds(acting.is_empty(), format!("L: {deceit:?} is shown with {acting:?}"));
             let named = |words: &str| shown.lines().filter(|line| line.starts_with(words)).count();
-            let own = (named("| caller "), named("| arguments "), named("May this tool run?"));
+            let own = (named("| caller "), named("| arguments "), named("Run this call?"));
             arena.holds(own == (1, 1, 1), format!("L: {deceit:?} makes lines of its own: {shown}"));
             // A long text is cut, and one more line of the host says so.
-            let foreign = |line: &&str| line.starts_with("| ") || line.starts_with("NOT ALL IS SHOWN");
+            let foreign = |line: &&str| line.starts_with("| ") || line.starts_with("WARNING: this view is incomplete");
             let host = shown.lines().filter(|line| !foreign(line)).count();
             arena.holds(host == 2, format!("L: {deceit:?} begins a line at the first column: {shown}"));
             arena.holds(
@@ -177,7 +177,7 @@ pub(super) async fn display(arena: &Arena) {
     // A question that is too long says that its end is not shown.
     let long = json!({ "text": format!("{}; rm -rf /", "a".repeat(100_000)) });
     let shown = question(arena, &honest, "agent:7", long).await;
-    arena.holds(shown.contains("NOT ALL IS SHOWN"), format!("L: {shown}"));
+    arena.holds(shown.contains("WARNING: this view is incomplete"), format!("L: {shown}"));
 
     // The call that was shown is the call that runs, to the byte.
     arena.person.says(yes());

@@ -287,10 +287,10 @@ async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
     let heard = RecordingHook::new("heard").at(HookEvent::PermissionRequest, []);
     let hooked = own_host(|settings| settings.hooks = vec![Registration::new(heard.shared())]);
     let approved = |host: &Arc<Host>| {
-        let test = Test::new("validated#prepared").on(host).read(&folder);
+        let test = Test::new("validated#prepared").on(host).write(&folder);
         test.policy(|policy| *policy = Policy::new(Mode::Default, vec![rule.clone()]))
     };
-    let allowed = |host: &Arc<Host>| Test::new("validated#prepared").on(host).read(&folder);
+    let allowed = |host: &Arc<Host>| Test::new("validated#prepared").on(host).write(&folder);
     for (text, is_ready) in [("ready", true), ("not yet", false)] {
         std::fs::write(&file, text).unwrap();
         for test in [approved(&asking), allowed(&hooked)] {

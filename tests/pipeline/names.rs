@@ -15,7 +15,7 @@ async fn a_name_that_nothing_has_is_refused_with_the_names_that_there_are() {
     let host = own_host(|_| {});
     let called = echo("names_unknown").on(&host).typed("eccho").call(json!({"a": 1})).await;
     called.failed("unknown_tool", "unknown_tool").ended("failed", "failed").never_ran();
-    assert_eq!(called.message(), "there is no tool `eccho`; there are: names_unknown.echo");
+    assert_eq!(called.message(), "no tool named `eccho`; available: names_unknown.echo");
     assert_eq!(called.0.invocation.tool_id, "unresolved:eccho");
     assert!(called.0.declaration.is_none());
     // The requested call is recorded even so.
@@ -31,7 +31,7 @@ async fn a_bare_name_that_two_tools_have_is_ambiguous_and_a_qualified_one_is_not
     }
     let called = echo("names_one").on(&host).typed("echo").call(json!({})).await;
     called.failed("unknown_tool", "ambiguous_tool").ended("failed", "failed").never_ran();
-    assert_eq!(called.message(), "`echo` is ambiguous; say which: names_one.echo, names_two.echo");
+    assert_eq!(called.message(), "`echo` is ambiguous; use one of: names_one.echo, names_two.echo");
     let called = echo("names_one").on(&host).typed("names_two.echo").call(json!({})).await;
     assert_eq!(called.0.invocation.tool_id, "names_two.echo");
 }

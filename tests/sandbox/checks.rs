@@ -81,15 +81,15 @@ async fn a_preflight_reads_what_the_call_may_read_and_writes_nothing() {
     let input = json!({ "path": text(&file) });
     assert_eq!(prepared().write(&dir).call(input.clone()).await.succeeded()["ran"], "prepared");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ready");
-    let missing = prepared().read(&dir).call(json!({ "path": text(&dir.join("none")) })).await;
+    let missing = prepared().write(&dir).call(json!({ "path": text(&dir.join("none")) })).await;
     missing.failed("setup_required", "not_found").never_ran();
     std::fs::write(&file, "not yet").unwrap();
-    prepared().read(&dir).call(input.clone()).await.failed("setup_required", "not_ready").never_ran();
+    prepared().write(&dir).call(input.clone()).await.failed("setup_required", "not_ready").never_ran();
     // Nothing is read that is denied, nor for a call that is denied, or that nobody has approved yet.
     prepared().call(input.clone()).await.failed("permission_denied", "not_granted").never_ran();
-    let denied = prepared().read(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
+    let denied = prepared().write(&dir).grant(|grants| grants.deny_read(text(&file)).unwrap());
     denied.call(input.clone()).await.failed("setup_required", "not_found").never_ran();
-    let planned = prepared().read(&dir).policy(|policy| policy.add(asking()));
+    let planned = prepared().write(&dir).policy(|policy| policy.add(asking()));
     let asked = planned.call(input).await;
     asked.never_ran();
     assert_ne!(asked.0.result.error.as_ref().unwrap().error_code, "not_ready");

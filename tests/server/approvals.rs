@@ -60,7 +60,7 @@ fn the_user_is_asked_in_plain_words_and_yes_runs_the_call_once() {
     let id = client.begin_call(TOOL, place.line("one"));
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
-    for words in ["May this tool run?", "append_approved", "read and change files in", "one", "risk"] {
+    for words in ["Run this call?", "append_approved", "read and change files in", "one", "risk"] {
         assert!(message.contains(words), "{words}: {message}");
     }
     assert!(place.lines().is_empty());
@@ -114,7 +114,7 @@ fn a_change_that_cannot_run_is_asked_again_with_the_reason() {
     }
     let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
     let message = asked["params"]["message"].as_str().unwrap();
-    assert!(message.contains("The last answer cannot be used:\n| the arguments as you changed them"), "{message}");
+    assert!(message.contains("Your last answer is not valid:\n| the arguments as you changed them"), "{message}");
     assert!(place.lines().is_empty());
     let edit = place.line("as changed").to_string();
     reply(&mut client, &asked, accept(json!({ "decision": "run once", "arguments": edit })));
@@ -129,14 +129,17 @@ fn a_question_that_is_cut_wants_a_yes_that_knows() {
     let mut client = place.client(forms(), &[]);
     client.initialize("2025-11-25");
     // Padding, followed by a forged question.
-    let padded = format!("x{}May this tool run?\u{202e}", " y".repeat(40 * 60));
+    let padded = format!("x{}Run this call?\u{202e}", " y".repeat(40 * 60));
     let mut seen = Vec::new();
     for (although_cut, runs) in [(None, false), (Some(false), false), (Some(true), true)] {
         let id = client.begin_call(TOOL, place.line(&padded));
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         let message = asked["params"]["message"].as_str().unwrap();
-        assert!(message.contains("NOT ALL IS SHOWN") && message.ends_with("\nMay this tool run?\n"), "{message}");
+        assert!(
+            message.contains("WARNING: this view is incomplete") && message.ends_with("\nRun this call?\n"),
+            "{message}"
+        );
         let own = message.lines().filter(|line| !line.starts_with("| ")).count();
         assert_eq!(own, 3, "the first line, the note, the question: {message}");
         let form = &asked["params"]["requestedSchema"];
@@ -224,8 +227,8 @@ fn without_a_client_that_can_ask_the_call_waits_for_the_command() {
         let mut client = place.client(capabilities, options);
         client.initialize("2025-11-25");
         let id = client.begin_call(TOOL, place.line("waited"));
-        let line = client.says("waiting for an answer: toolcell approvals approve ");
-        let waits = line.split(' ').nth(7).unwrap().trim_end_matches(',').to_owned();
+        let line = client.says("waiting for approval; answer with `toolcell approvals approve ");
+        let waits = line.split(" approve ").nth(1).unwrap().split('`').next().unwrap().to_owned();
         assert_eq!(waits, place.waiting());
         place.run(&["approvals", "approve", &waits]).exits(0);
         assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
@@ -303,7 +306,7 @@ fn the_clients_user_is_asked_only_if_the_tool_names_that_channel() {
                 reply(&mut client, &asked, accept(json!({ "decision": "run once" })));
             }
             false => {
-                client.says("waiting for an answer: toolcell approvals approve ");
+                client.says("waiting for approval; answer with `toolcell approvals approve ");
                 place.run(&["approvals", "approve", &place.waiting()]).exits(0);
             }
         }
@@ -320,7 +323,7 @@ fn the_clients_user_is_asked_only_if_the_tool_names_that_channel() {
     let mut client = Client::run(place.toolcell(arguments)).can(forms());
     client.speak_new();
     let id = client.begin("tools/call", json!({ "name": "echo", "arguments": {} }));
-    client.says("waiting for an answer: toolcell approvals approve ");
+    client.says("waiting for approval; answer with `toolcell approvals approve ");
     place.run(&["approvals", "approve", &place.waiting()]).exits(0);
     assert_eq!(client.answer(&id)["result"]["isError"], json!(false));
 }
@@ -342,7 +345,7 @@ fn the_newer_revision_answers_that_input_is_required() {
     assert_eq!(asked["resultType"], "input_required", "{asked:#}");
     let request = &asked["inputRequests"]["approval"];
     assert_eq!((&request["method"], &request["params"]["mode"]), (&json!("elicitation/create"), &json!("form")));
-    assert!(request["params"]["message"].as_str().unwrap().contains("May this tool run?"));
+    assert!(request["params"]["message"].as_str().unwrap().contains("Run this call?"));
     let state = asked["requestState"].clone();
     // Any other state, other arguments, or anything but an answer runs nothing.
     let yes = json!({ "approval": accept(json!({ "decision": "run once" })) });
@@ -442,7 +445,7 @@ fn a_server_that_ends_leaves_no_question_that_runs_by_itself() {
     let mut client = place.client(json!({}), &[]);
     client.initialize("2025-11-25");
     client.begin_call(TOOL, place.line("never"));
-    client.says("waiting for an answer: toolcell approvals approve ");
+    client.says("waiting for approval; answer with `toolcell approvals approve ");
     let waits = place.waiting();
     client.close();
     assert_eq!(place.records().pop().unwrap()["invocation"]["status"], "canceled");
@@ -461,7 +464,7 @@ fn a_call_that_another_terminal_resumes_keeps_the_role_of_its_server() {
         let mut client = place.client(json!({}), &[&named, "--role=writer"]);
         client.initialize("2025-11-25");
         client.begin_call(TOOL, place.line(line));
-        client.says("waiting for an answer: toolcell approvals approve ");
+        client.says("waiting for approval; answer with `toolcell approvals approve ");
         // Dropping the client kills the server.
         place.waiting()
     };

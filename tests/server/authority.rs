@@ -305,16 +305,16 @@ fn a_component_that_could_ask_for_more_is_not_served_before_a_restart() {
     let mut client = serve();
     let before = names(&mut client);
     put(&folder, "probe", "tool.wasm");
-    let said = client.says("what was offered before goes on");
+    let said = client.says("still serving the previous version");
     for words in ["could ask for more", "read files in folders that you grant", "restart the server", "ceiling_grew"] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(names(&mut client), before);
     // Less is no question, and more than at the start still is one.
     put(&folder, "cancellable", "tool.wasm");
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     put(&folder, "probe", "tool.wasm");
-    client.says("what was offered before goes on");
+    client.says("still serving the previous version");
     // A restart is the operator's word.
     assert!(names(&mut serve()).iter().any(|name| name.ends_with("read")), "the tools of the new component");
 }
@@ -333,7 +333,7 @@ fn a_tool_does_not_come_back_as_another_kind_of_tool() {
     let mut client = Client::run(Toolcell::new(arguments));
     client.initialize("2025-11-25");
     put("tool.wasm", "browser_action");
-    let said = client.says("what was offered before goes on");
+    let said = client.says("still serving the previous version");
     assert!(said.contains("kinds.t0 was of the kind function") && said.contains("tool_kind_changed"), "{said}");
     assert_eq!(client.call("kinds_t0", json!({}))["isError"], json!(false));
     put("other.wasm", "web_search");
@@ -354,7 +354,7 @@ fn a_tool_does_not_come_back_in_another_namespace() {
     let mut client = Client::run(Toolcell::new(arguments));
     client.initialize("2025-11-25");
     put("after");
-    let said = client.says("what was offered before goes on");
+    let said = client.says("still serving the previous version");
     assert!(said.contains("constant.id was of the namespace before") && said.contains("tool_kind_changed"), "{said}");
     assert_eq!(client.call("before_t0", json!({}))["isError"], json!(false));
 }
@@ -367,12 +367,12 @@ fn a_component_that_appears_in_a_served_folder_has_no_grants_before_a_restart() 
     let mut client = Client::run(Toolcell::new(arguments));
     client.initialize("2025-11-25");
     put(&folder, "probe", "two.wasm");
-    assert!(client.says("what was offered before goes on").contains("ceiling_grew"));
+    assert!(client.says("still serving the previous version").contains("ceiling_grew"));
     fs::remove_file(folder.join("two.wasm")).unwrap();
     // What asks for nothing needs no agreement.
     fs::write(folder.join("next"), crate::support::wat("echo")).unwrap();
     fs::rename(folder.join("next"), folder.join("two.wasm")).unwrap();
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], false);
 }
 

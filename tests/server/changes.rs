@@ -102,7 +102,7 @@ fn a_changed_configuration_counts_at_once_and_is_announced() {
     assert_eq!(names(&mut client), ["echo", "hold", "read_result"]);
     // A new denial applies too. The tool is not listed any more, and a call of it is refused.
     shop.configure(&format!("{TWO}[[rule]]\nbehavior = \"deny\"\ntool = \"echo\"\n"));
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     let refused = loop {
         let answer = client.call("echo", json!({}));
         if answer["isError"] == json!(true) {
@@ -125,7 +125,7 @@ fn changed_settings_of_a_tool_count_from_a_later_call_on() {
     let given = |client: &mut Client| client.call("settings", json!({}))["structuredContent"]["given"].clone();
     assert_eq!(given(&mut client), json!([r#"{"unit":"metre"}"#]));
     configure("yard");
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     let began = Instant::now();
     loop {
         let now = given(&mut client);
@@ -170,7 +170,7 @@ fn a_component_that_changes_while_the_server_loads_it_is_swapped() {
     }
     std::fs::rename(next, shop.file("tool.wasm")).unwrap();
     client.initialize("2025-11-25");
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     assert_eq!(names(&mut client), ["echo", "read_result"]);
 }
 
@@ -189,7 +189,7 @@ fn what_cannot_be_used_is_said_and_the_old_goes_on() {
         assert_eq!(names(&mut client), ["echo", "read_result"]);
         assert_eq!(client.call("echo", json!({ "n": 1 }))["isError"], json!(false));
     }
-    client.says("what was offered before goes on");
+    client.says("still serving the previous version");
     // The fixed files are used again.
     shop.put("probe", "tool.wasm");
     shop.configure(TWO);
@@ -259,7 +259,7 @@ fn a_search_names_the_components_that_are_loaded_or_could_not_be() {
     let nothing = [json!([]), json!([])];
     assert_eq!(providers(&mut client), nothing);
     replace(&shop.file("tool.wasm"), b"not a component");
-    client.says("what was offered before goes on");
+    client.says("still serving the previous version");
     let [pending, unavailable] = providers(&mut client);
     assert_eq!((&pending, &unavailable[0]["provider"]), (&json!([]), &json!("tool.wasm")));
     shop.put("probe", "tool.wasm");
@@ -305,7 +305,7 @@ fn a_changed_component_inherits_no_approval() {
     let next = shop.file("next");
     std::fs::write(&next, bytes).unwrap();
     std::fs::rename(next, shop.file("tool.wasm")).unwrap();
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     client.begin_call("append_approved", arguments);
     client.until(|frame| frame["method"] == "elicitation/create" && frame["id"] != first["id"]);
 }
@@ -365,7 +365,7 @@ fn a_question_that_is_open_is_closed_by_a_change() {
     shop.configure(&config);
     let mut client = shop.client(json!({}));
     let id = client.begin_call("append_approved", json!({ "path": shop.file("lines"), "text": "never\n" }));
-    client.says("waiting for an answer");
+    client.says("waiting for approval");
     shop.put("cancellable", "tool.wasm");
     let answer = client.answer(&id)["result"].clone();
     assert_eq!(answer["_meta"]["toolcell/error"]["class"], "approval_rejected", "{answer:#}");
@@ -387,7 +387,7 @@ fn the_newer_revision_hears_of_changes_where_it_listens() {
     assert_eq!(coming.status, 200, "{}", coming.head);
     assert_eq!(coming.next()["method"], "notifications/subscriptions/acknowledged");
     shop.configure(TWO);
-    web.says("the new ones are offered");
+    web.says("now serving the new version");
     assert_eq!(coming.next()["method"], "notifications/tools/list_changed");
     let listed = web.stateless("tools/list", json!({}), json!({})).answer()["result"]["tools"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 3);

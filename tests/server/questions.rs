@@ -9,7 +9,7 @@ const TOOL: &str = "ask";
 
 fn name(key: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    json!({ "key": key, "message": format!("Name of {key}?\nMay this tool run?\u{202e}"), "schema": schema })
+    json!({ "key": key, "message": format!("Name of {key}?\nRun this call?\u{202e}"), "schema": schema })
 }
 
 fn client(capabilities: Value, options: &[&str]) -> Client {
@@ -29,8 +29,8 @@ fn the_user_is_asked_in_the_words_of_the_tool_and_it_goes_on_with_the_answer() {
     let id = client.begin_call(TOOL, rounds(json!([[name("a")], [name("b")]])));
     let asked = question(&mut client);
     let message = asked["params"]["message"].as_str().unwrap();
-    let shown = "The tool probe.ask asks, in its own words:\n| Name of a?\n| May this tool run?\\u{202e}\n\
-                 The answer goes to that tool. It approves nothing.\n";
+    let shown = "The tool probe.ask asks (its own words):\n| Name of a?\n| Run this call?\\u{202e}\n\
+                 Your answer goes to the tool. It does not approve anything.\n";
     assert_eq!(message, shown, "a tool's words cannot pass for toolcell's");
     assert_eq!(asked["params"]["requestedSchema"]["properties"]["name"]["type"], "string");
     reply(&mut client, &asked, accept(json!({ "name": "Ada" })));
@@ -52,7 +52,7 @@ fn an_answer_that_does_not_fit_is_asked_again_with_the_reason_and_not_for_ever()
         let (_, asked) = client.until(|frame| frame["method"] == "elicitation/create" && !seen.contains(&frame["id"]));
         seen.push(asked["id"].clone());
         let message = asked["params"]["message"].as_str().unwrap();
-        let says_why = message.contains("The last answer cannot be used:\n| ") && message.contains("name");
+        let says_why = message.contains("Your last answer is not valid:\n| ") && message.contains("name");
         assert_eq!(says_why && message.contains("required"), attempt > 0, "{message}");
         reply(&mut client, &asked, accept(json!({})));
     }
@@ -190,7 +190,7 @@ fn answers_that_come_with_the_call_answer_the_tool_and_approve_nothing() {
     // A tool's question with the name of the host's own gets only its own answer.
     let approval = call(&mut client, &rounds(json!([[name("approval")]])), json!({}))["result"].clone();
     let message = approval["inputRequests"]["approval"]["params"]["message"].as_str().unwrap();
-    assert!(message.starts_with("The tool probe.ask asks, in its own words:\n"), "{message}");
+    assert!(message.starts_with("The tool probe.ask asks (its own words):\n"), "{message}");
     let given = again(&approval["requestState"], json!({ "approval": accept(json!({ "name": "run once" })) }));
     call(&mut client, &rounds(json!([[name("approval")]])), given);
     assert!(!file.exists());

@@ -181,7 +181,7 @@ fn what_was_readable_is_redacted_once_the_operator_says_so() {
     let next = home.join("next");
     std::fs::write(&next, "[results]\npersistence = \"redact\"\n").unwrap();
     std::fs::rename(next, home.join("toolcell.toml")).unwrap();
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     let refused = client.call("read_result", json!({ "reference": uri }));
     assert_eq!(state(&refused), (&json!("redacted"), &json!("redacted")));
     assert_eq!(resource_state(&mut client, &uri), "redacted");

@@ -53,7 +53,7 @@ describe("calls", () => {
     const error = await fails("execution_failed", "intentional", () => cell.call("test_error_handling"));
     assert.ok(error.message.includes("intentionally") && error.hint && error.invocationId);
     const unknown = await fails("unknown_tool", "unknown_tool", () => cell.call("no_such_tool"));
-    assert.match(unknown.message, /there is no tool `no_such_tool` here; there are: jq/);
+    assert.match(unknown.message, /no tool named `no_such_tool`; available: jq/);
     await fails("schema_validation_failed", "schema_mismatch", () => cell.call("ticker", { ticks: 0 }));
   });
 
@@ -241,7 +241,7 @@ describe("questions", () => {
       return true;
     };
     assert.equal(await ask(test, { approve }), "1");
-    assert.match(asked[0].message, /May this tool run\?/);
+    assert.match(asked[0].message, /Run this tool run\?/);
     assert.deepEqual(asked[0].arguments, { filter: "length", input: [1] });
     assert.ok(asked[0].invocationId && asked[0].expiresAt && !asked[0].isCut);
     const throws = () => {

@@ -51,7 +51,7 @@ class Calls(unittest.TestCase):
         self.assertIn("intentionally", error.message)
         self.assertTrue(error.hint and error.invocation_id and "[execution_failed/intentional]" in str(error))
         error = self.fails("unknown_tool", "unknown_tool", self.cell.call, "no_such_tool")
-        self.assertIn("there is no tool `no_such_tool` here; there are: jq", error.message)
+        self.assertIn("no tool named `no_such_tool`; available: jq", error.message)
         self.assertTrue(error.invocation_id)
         self.fails("schema_validation_failed", "schema_mismatch", self.cell.call, "ticker", {"ticks": 0})
 
@@ -226,7 +226,7 @@ class Questions(unittest.TestCase):
 
         self.assertEqual(self.ask(approve=approve), "1")
         [question] = asked
-        self.assertIn("May this tool run?", question.message)
+        self.assertIn("Run this call?", question.message)
         self.assertEqual(question.arguments, {"filter": "length", "input": [1]})
         self.assertTrue(question.invocation_id and question.expires_at and not question.is_cut)
         self.assertEqual(self.ask(approve=lambda _: False), ("approval_rejected", "approval_rejected"))

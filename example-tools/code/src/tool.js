@@ -1,11 +1,11 @@
 import { output, t, tool, toolkit } from '#toolcell';
 import { runScript } from './script.js';
 
-const DESCRIPTION = `Runs JavaScript that calls other tools, so that many calls take one turn.
+const DESCRIPTION = `Runs JavaScript that calls other tools. Use it to make many calls in one turn.
 await tools.NAME({..}) calls a tool by the name you know, such as tools.search({pattern: 'x'}), and gives its structured value, whose \
 .text is the text beside it, or else its text. A failed call throws an error with class, code and message. Loops, functions, Promise.all, try and catch work as usual; \
-calls run one after another. The answer is what the script returns, as JSON, and what console.log prints. There are no modules, \
-no fetch and no files but through tools; callableTools() lists them.`;
+calls run one after another. The result is the return value as JSON, plus console.log output. There are no modules, no \
+ fetch and no file APIs: use tools instead. callableTools() lists them.`;
 
 const script = {
   script: t.string('The body of an async function: statements, with await and return.', { minLength: 1, maxLength: 200_000 }),
@@ -44,7 +44,7 @@ const running = (name, title, limits, facts) =>
 const reading = { access: ['file_read', 'file_write'], writeEffects: ['local_draft'] };
 
 export default toolkit('code', [
-  running('run', 'Run a script', 'Tools that it calls may read files where that was granted, and change nothing.', {
+  running('run', 'Run a script', 'Called tools can read granted files and change nothing.', {
     ...reading,
     isReadOnly: true,
   }),

@@ -15,10 +15,10 @@ const MAX_BYTES: u32 = 4 << 20;
 
 #[data]
 struct Fetch {
-    /// Absolute, http or https.
+    /// An absolute http or https URL.
     #[schemars(length(max = 8_000))]
     url: String,
-    /// Larger responses are refused. 4 MiB unless given.
+    /// Maximum response size in bytes; larger responses fail. Default: 4 MiB.
     #[serde(default)]
     #[schemars(range(min = 1, max = 33_554_432))]
     max_bytes: Option<u32>,
@@ -28,7 +28,7 @@ struct Fetch {
 struct Fetched {
     /// Where the content came from, after redirects.
     url: String,
-    /// What the page calls itself.
+    /// The page title.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     /// As the server says, without parameters.
@@ -37,7 +37,7 @@ struct Fetched {
     bytes: usize,
 }
 
-/// Fetches a URL: a page as Markdown with its headings, links, lists, tables and code; plain text and JSON as they are.
+/// Fetches a URL. Web pages come back as Markdown, with headings, links, lists, tables and code; plain text and JSON come back unchanged.
 #[tool(
     search_hint = "download web page url http read website as markdown",
     risk = "medium",

@@ -12,15 +12,15 @@ pub(crate) struct Folder {
     /// The folder.
     #[serde(default = "here")]
     path: String,
-    /// Looks through the whole tree for paths that this glob matches, such as `**/*.rs`, `*.md` or `src/*`. Without it,
-    /// the folder's own entries are listed.
+    /// Glob to match in the whole tree, such as `**/*.rs`, `*.md` or `src/*`. Without it, only the folder's direct
+    /// entries are listed.
     #[serde(default)]
     pattern: Option<String>,
-    /// At most so many entries.
+    /// Maximum number of entries.
     #[serde(default = "max")]
     #[schemars(range(min = 1, max = 10_000))]
     max: u32,
-    /// Look into `.git`, `node_modules` and `target` too.
+    /// Also search `.git`, `node_modules` and `target`.
     #[serde(default)]
     include_generated: bool,
 }
@@ -57,7 +57,7 @@ enum Kind {
     Other,
 }
 
-/// Lists a folder, or finds files in its tree by a glob.
+/// Lists a folder, or finds files by glob.
 ///
 /// Entries come in the order of their names. Links are shown, and not followed.
 #[tool(

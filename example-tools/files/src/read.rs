@@ -16,10 +16,10 @@ pub(crate) struct Part {
     /// What `offset` and `limit` count.
     #[serde(default)]
     unit: Unit,
-    /// Where to begin: the first line is 1, the first byte is 0.
+    /// First line (counted from 1) or first byte (counted from 0) to return.
     #[serde(default)]
     offset: Option<u64>,
-    /// At most so many lines or bytes. 2000 lines, or 65536 bytes, unless it says otherwise.
+    /// Maximum number of lines or bytes. Default: 2000 lines or 65536 bytes.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -49,10 +49,10 @@ pub(crate) struct Extract {
     file_bytes: u64,
 }
 
-/// Reads a text file, or a part of it, by lines or by bytes.
+/// Reads a text file, or a range of its lines or bytes.
 ///
-/// The text comes back exactly as it is in the file. `next_offset` says where to go on. A file that is not UTF-8 text is
-/// refused.
+/// Returns the text unchanged. If there is more, `next_offset` is the offset for the next call. Fails if the file is
+/// not UTF-8 text.
 #[tool(
     kind = "file_operation",
     search_hint = "read text file lines bytes part",

@@ -35,7 +35,7 @@ pub(crate) struct Query {
     #[serde(default = "matches_max")]
     #[schemars(range(min = 1, max = 5000))]
     max_matches: u32,
-    /// Take upper and lower case for the same.
+    /// Ignore case.
     #[serde(default)]
     ignore_case: bool,
     /// Look into `.git`, `node_modules` and `target` too.
@@ -71,7 +71,7 @@ struct Match {
     text: String,
 }
 
-/// Searches the text files of a tree for lines that match a regular expression.
+/// Searches text files for lines that match a regular expression.
 ///
 /// Binary files and files over 16 MiB are skipped, and so are `.git`, `node_modules` and `target`. Matches come in the
 /// order of paths and lines. The expression has the syntax of Rust's regex crate: no look-around, no back-references.

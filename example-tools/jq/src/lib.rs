@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 1 << 20;
 struct Query {
     /// The filter, in the language of jq, such as `.items[] | select(.price > 10) | .name`.
     filter: String,
-    /// The JSON value that the filter starts from.
+    /// The JSON input of the filter.
     #[serde(default)]
     input: Value,
     /// At most so many outputs.
@@ -29,13 +29,13 @@ fn outputs_max() -> u32 {
 struct Answer {
     /// Every output of the filter, in order.
     outputs: Vec<Value>,
-    /// Whether there was more than the limits let through.
+    /// Whether outputs were dropped because of a limit.
     truncated: bool,
 }
 
 /// Runs a jq filter on a JSON value and returns its outputs.
 ///
-/// The whole language of jq is there, except for what reaches outside: modules, `input`, environment.
+/// Supports the jq language except modules, `input` and the environment.
 #[tool(search_hint = "jq filter query transform JSON", read_only, concurrency_safe, content = ["text"])]
 fn jq(query: Query) -> Result<Output<Answer>, ToolError> {
     let mut answer = Answer { outputs: Vec::new(), truncated: false };

@@ -10,7 +10,7 @@ const line = t.integer('Its first line, counted from 1.', { minimum: 1 });
 const outline = tool({
   name: 'outline',
   description:
-    'Lists the headings of a Markdown file with their lines, and reads its YAML front matter. Use it to find the part of a long file to read.',
+    'Lists the headings of a Markdown file with line numbers, and its YAML front matter. Use it to find the section to read in a long file.',
   searchHint: 'Markdown headings table of contents front matter YAML',
   input: {
     path,
@@ -73,7 +73,7 @@ const tables = tool({
 const render = tool({
   name: 'render',
   description:
-    'Renders Markdown as HTML that is safe to show (raw HTML becomes text, links lead to http, https, mailto or tel), or as plain text. Front matter is left out.',
+    'Converts Markdown to safe HTML (raw HTML becomes text; links only to http, https, mailto and tel) or to plain text. Omits front matter.',
   searchHint: 'Markdown to HTML plain text convert sanitize',
   input: {
     text: t.string('The Markdown text.'),

@@ -61,8 +61,8 @@ enum Action {
 
 /// Applies a unified diff to files.
 ///
-/// Every line of context must be as the diff says. If one hunk does not fit, nothing is written. Files can be created
-/// (`--- /dev/null`) and deleted (`+++ /dev/null`). Renames and binary patches are refused.
+/// Context lines must match the file exactly. If any hunk does not apply, nothing is written. The diff can create (`---
+/// /dev/null`) and delete (`+++ /dev/null`) files, but not rename them or patch binary files.
 #[tool(
     kind = "file_operation",
     search_hint = "apply patch unified diff edit files",

@@ -32,13 +32,13 @@ struct Source {
 
 #[data]
 struct Query {
-    /// One statement that reads, in SQLite's dialect, such as `SELECT city, count(*) FROM people GROUP BY city`.
+    /// One read-only SQLite statement, such as `SELECT city, count(*) FROM people GROUP BY city`.
     #[schemars(length(min = 1, max = 100_000))]
     sql: String,
     /// The files that the statement reads.
     #[schemars(length(max = 10))]
     files: Vec<Source>,
-    /// Values for `?` in a list, or for `:name` in an object. Lists and objects among them become JSON text.
+    /// Query parameters: an array for `?`, or an object for `:name`. Nested arrays and objects are passed as JSON text.
     #[serde(default)]
     parameters: Option<Value>,
     /// At most so many rows.
@@ -58,7 +58,7 @@ struct Files {
     files: Vec<Source>,
 }
 
-/// Runs one SQL statement on CSV, TSV, JSON, NDJSON and SQLite files, and returns its rows.
+/// Runs one read-only SQL query on CSV, TSV, JSON, NDJSON or SQLite files and returns the rows.
 ///
 /// A CSV or JSON file is a table. The first line of a CSV file names its columns, whose types are inferred; an empty field
 /// is NULL. In JSON, an array of objects gives one row for each, and nested values are JSON text. A SQLite file is a schema

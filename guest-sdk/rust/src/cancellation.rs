@@ -1,5 +1,5 @@
-//! Cooperative cancellation: lets a tool notice a request to stop, clean up, and return. A tool that never checks is
-//! stopped too, without time to clean up.
+//! Cooperative cancellation: check for a stop request, clean up and return. The host also stops a tool that never
+//! checks, without giving it time to clean up.
 
 use std::{fmt, time::Duration};
 

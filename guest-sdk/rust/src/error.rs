@@ -9,7 +9,7 @@ use crate::ArtifactError;
 pub enum ErrorClass {
     /// The arguments match the schema, but contradict each other or the environment.
     InvalidArguments,
-    /// The tool cannot do this kind of thing.
+    /// The tool does not support this operation.
     CapabilityGap,
     /// Something must be set up first.
     SetupRequired,
@@ -92,7 +92,7 @@ impl ToolError {
     constructors! {
         /// The arguments match the schema, but contradict each other or the environment.
         invalid_arguments => InvalidArguments;
-        /// The tool cannot do this kind of thing.
+        /// The tool does not support this operation.
         capability_gap => CapabilityGap;
         /// Something must be set up first.
         setup_required => SetupRequired;

@@ -1,8 +1,8 @@
 //! Asks the caller's user something in the middle of a call.
 //!
-//! A question stops the tool. After the user has answered, the tool's function is called again from the beginning with
-//! the same input, and [`ask`] returns the answer at once: so ask before you change anything, or [`remember`] what was
-//! done.
+//! [`ask`] ends the current run. When the user has answered, the host calls the function again from the start with the
+//! same input, and [`ask`] then returns the answer. So ask before you change anything, or use [`remember`] to record
+//! finished work.
 
 use std::cell::RefCell;
 

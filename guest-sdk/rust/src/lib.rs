@@ -31,7 +31,7 @@
 //! * an [`Output`]: content blocks, a structured value, a line for a person,
 //! * or a `Result` of one of them and a [`ToolError`].
 //!
-//! A panic is a bug: it stops the call, and the host reports it as such.
+//! A panic ends the call with the error code `guest_panicked`.
 //!
 //! While it runs, a tool can report [`progress`], write a [`log`], notice a [`cancellation`], ask its user something
 //! ([`interaction`]), call other [`tools`], write large files in chunks ([`Artifact`]), read its [`context()`], and change

@@ -67,7 +67,7 @@ impl Approver for Announcer {
 /// How to answer from another process.
 pub fn elsewhere(prompt: &Prompt) -> String {
     let id = prompt.invocation_id();
-    format!("waiting for an answer: toolcell approvals approve {id}, or toolcell approvals deny {id}")
+    format!("waiting for approval; answer with `toolcell approvals approve {id}` or `toolcell approvals deny {id}`")
 }
 
 /// The data with which another process can repeat a request: its options as they were typed, without any values.

@@ -53,23 +53,23 @@ pub struct RunOptions {
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grants")]
 pub struct GrantOptions {
-    /// Let the tool read a folder and what is below it. HOST=GUEST gives it another name inside the tool
+    /// Allow reading a folder and its contents. HOST=GUEST mounts it under another path in the sandbox
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     allow_read: Vec<String>,
-    /// Let the tool read and change a folder and what is below it
+    /// Allow reading and changing a folder and its contents
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     allow_write: Vec<String>,
-    /// Let the tool see an environment variable
+    /// Expose an environment variable to the tool
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allow_env: Vec<String>,
-    /// Let the tool send requests: [METHOD+METHOD@][https://]HOST[:PORT][/PATH], HOST a name, *.NAME, * or an address.
-    /// http://, and addresses that are not public, only where they are written out
+    /// Allow HTTP requests to a host: [METHOD+METHOD@][https://]HOST[:PORT][/PATH]. HOST is a name, *.NAME, * or an IP
+    /// address. http:// and non-public addresses must be spelled out
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     allow_net: Vec<String>,
-    /// Let the tool's requests to one origin carry a secret of `toolcell secret`; the tool itself never sees it
+    /// Add a secret (see `toolcell secret`) to requests to one origin; the tool never sees its value
     #[arg(long, value_name = "NAME@https://HOST", value_delimiter = ',')]
     allow_secret: Vec<String>,
-    /// Let the tool call other tools, by name or by a pattern such as files.*. A call so made gets no more than its caller
+    /// Allow the tool to call other tools, by name or pattern, such as files.*. A nested call never gets more access than its caller
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     #[serde(default)]
     allow_tool: Vec<String>,
@@ -81,16 +81,16 @@ pub struct GrantOptions {
     #[arg(long, value_name = "CHOSEN", hide = true)]
     #[serde(default)]
     chosen_write: Vec<String>,
-    /// Keep a path closed, whatever is allowed
+    /// Block all access to a path, even if another option allows it
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_read: Vec<String>,
-    /// Keep a path unchanged, whatever is allowed
+    /// Block changes to a path, even if another option allows them
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     deny_write: Vec<String>,
-    /// Keep requests from being sent, whatever is allowed
+    /// Block requests to a host, even if another option allows them
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     deny_net: Vec<String>,
-    /// Trust the certificates in a PEM file beside the public ones, when a tool speaks https
+    /// Trust the CA certificates in a PEM file, in addition to the public ones, for tools' https requests
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// Look names up at this name server, ADDRESS or ADDRESS:PORT, instead of the servers in /etc/resolv.conf
@@ -201,10 +201,10 @@ pub struct PolicyOptions {
     /// What happens to a call that needs an approval: it is asked about, it is denied, or it is denied and nothing with effects runs
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
-    /// Read this file instead of the project's toolcell.toml
+    /// Use FILE instead of the project's toolcell.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
     config: Option<PathBuf>,
-    /// Read no toolcell.toml, neither your own nor the project's
+    /// Ignore all toolcell.toml files, yours and the project's
     #[arg(long)]
     no_config: bool,
 }
@@ -293,19 +293,19 @@ pub fn settings(
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
-    /// Wall time, such as 500ms, 5s, 2m [default: 60s]
+    /// Wall-clock limit, such as 500ms, 5s or 2m [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
-    /// CPU budget in units of fuel: about 15 to 35 million are a millisecond [default: 500000000000]
+    /// CPU budget in units of fuel; 15 to 35 million take about 1 ms [default: 500000000000]
     #[arg(long, value_name = "N")]
     fuel: Option<u64>,
-    /// Memory of the tool [default: 256MiB]
+    /// Memory limit of the call [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
-    /// Output of the tool [default: 8MiB]
+    /// Maximum size of the output [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_output: Option<u64>,
-    /// What the tool may write to files, holes included [default: 1GiB]
+    /// Maximum bytes written to files, holes in sparse files included [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_disk: Option<u64>,
     /// What the tool may write to artifacts, all together [default: 1GiB]
@@ -345,10 +345,10 @@ pub const SESSION_VARIABLE: &str = "TOOLCELL_SESSION";
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Approvals")]
 pub struct ApprovalOptions {
-    /// How long the call waits for an approval, where it needs one [default: 10m]
+    /// How long a call waits for its approval [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = expiry)]
     approval_timeout: Option<Duration>,
-    /// What "always for this session" means [default: TOOLCELL_SESSION, else the terminal's session]
+    /// Session that an "always" approval is valid for [default: $TOOLCELL_SESSION, else the terminal session]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
 }

@@ -47,8 +47,7 @@ pub struct Serving {
     /// one of its tools [default: the tools of toolcell.toml]
     #[arg(value_name = "TOOL")]
     pub tools: Vec<String>,
-    /// How many tools are listed from the start [default: 125]; a client finds and loads the others through search_tools
-    /// and load_tool
+    /// Number of tools to list up front [default: 125]; clients reach the rest through search_tools and load_tool
     #[arg(long, value_name = "N")]
     tool_budget: Option<usize>,
     /// The role of the callers; [surface.roles] of toolcell.toml says which tools it has
@@ -59,8 +58,8 @@ pub struct Serving {
     record: Option<PathBuf>,
     #[command(flatten)]
     pub options: CallOptions,
-    /// Memory of all calls together; each takes its --memory, its output and some more, and waits for it [default: half of
-    /// what this machine has]
+    /// Memory that all calls share. Each call reserves its --memory, its output limit and some overhead, and waits
+    /// until that is free [default: half of this machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = config::size, help_heading = "Limits")]
     memory_total: Option<u64>,
     /// What the calls of this process share, also those of a configuration that was replaced.
@@ -92,11 +91,11 @@ pub struct Serving {
     pub log: Option<Arc<Log>>,
     #[command(flatten)]
     approvals: ApprovalOptions,
-    /// Never ask through the client: answers come from `toolcell approvals` alone
+    /// Do not ask through the client; take answers only from `toolcell approvals`
     #[arg(long, help_heading = "Approvals")]
     no_elicitation: bool,
-    /// What becomes of a call that needs an approval where the client cannot ask its user: it waits for `toolcell
-    /// approvals`, or the client is told at once and calls again [default: wait]
+    /// If the client cannot ask its user: wait for `toolcell approvals`, or return at once so that the client calls
+    /// again later [default: wait]
     #[arg(long, value_name = "WHAT", help_heading = "Approvals")]
     approval_away: Option<AwayWord>,
 }
@@ -395,7 +394,7 @@ impl Served {
                 Ok(offering) => {
                     self.watched = watched;
                     let changed = self.server.replace(offering).await;
-                    show::say("the tools or their configuration changed: the new ones are offered from now on");
+                    show::say("tools or configuration changed; now serving the new version");
                     if let Some(reason) = changed {
                         show::say(&format!("the list of tools that clients can call changed ({reason})"));
                     }
@@ -458,8 +457,8 @@ pub fn named(typed: &[String], layers: &Layers) -> Result<Vec<Named>, Refusal> {
         }
     }
     if named.is_empty() {
-        let message = "say which tools to offer: an installed tool, a .wasm file, the source folder of a tool, or [[tool]] \
-                       or [tools] in toolcell.toml";
+        let message = "no tools to serve: name an installed tool, a .wasm file or a source folder, or list tools under \
+         [tools] or [[tool]] in toolcell.toml";
         return Err(Refusal::new(ErrorClass::SetupRequired, "no_tools", message));
     }
     Ok(named)
@@ -489,7 +488,7 @@ fn away_of_files(layers: &Layers) -> Result<Option<AwayWord>, Refusal> {
 }
 
 fn kept(why: &str) {
-    show::say(&format!("warning: what changed cannot be used, and what was offered before goes on: {why}"));
+    show::say(&format!("warning: cannot load the change; still serving the previous version: {why}"));
 }
 
 fn of_entry(layer: &Layer, entry: &config::ToolEntry, names: &Names) -> Result<Vec<Named>, Refusal> {

@@ -105,10 +105,10 @@ impl Target {
         }
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
             let none = match is_name(&self.typed) {
-                true => ", and none is installed under that name; `toolcell list` lists those that are",
+                true => "; no installed tool has that name either (see `toolcell list`)",
                 false => "",
             };
-            let message = format!("there is no tool at {}: {error}{none}", self.path.display());
+            let message = format!("no tool at {}: {error}{none}", self.path.display());
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         })?;
         if !metadata.is_dir() {
@@ -211,7 +211,7 @@ impl Target {
             let offered = loaded.tools.iter().filter(|tool| tool.is_offered());
             let choices: Vec<String> =
                 offered.map(|tool| format!("{}#{}", self.shown(), tool.declaration().name)).collect();
-            let message = format!("{what}; say which: {}", choices.join(", "));
+            let message = format!("{what}; use one of: {}", choices.join(", "));
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
         };
         match (&self.name, loaded.tools.as_slice()) {
@@ -279,7 +279,7 @@ fn building(folder: &Path) -> Vec<String> {
             vec![format!("Building runs the toolchain of {} on it as you, outside of the sandbox.", lang.title())]
         }
         None => vec![
-            "Building runs its code as you, outside of the sandbox: build scripts and".to_owned(),
+            "A build runs native code as you, outside the sandbox: build scripts and".to_owned(),
             "macros, its own and those of everything that it depends on.".to_owned(),
         ],
     };

@@ -15,8 +15,8 @@ use toolcell_install::trust::TrustPolicy;
 use super::hooks::{self, hook_digest};
 use super::{CompilationSettings, ConfigFile, GivenLimits, Names, TelemetrySettings, Trust, Trusted};
 
-const FOLDER_GONE: &str = "the current folder cannot be found, and so neither can the file of its project; go to a \
-                           folder that is there, or say --no-config or --config=FILE";
+const FOLDER_GONE: &str = "the current folder no longer exists, so its toolcell.toml cannot be found; change to an \
+ existing folder, or use --no-config or --config=FILE";
 
 /// What a refusal of a project's file suggests where there is that option.
 pub const WITHOUT_FILES: &str = "--no-config goes on without any file";
@@ -402,6 +402,6 @@ pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
         Some(why) => {
             format!("{shown} has changed since it was trusted, and cannot be parsed ({why}): correct it, {trusting}")
         }
-        None => format!("{shown} has changed since it was trusted: read it, {trusting}"),
+        None => format!("{shown} changed after you trusted it: review it, {trusting}"),
     }
 }

@@ -55,7 +55,7 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
         return Ok(());
     }
     if metadata.mode() & 0o002 != 0 {
-        bail!("{shown} can be changed by every user, and so could what is allowed: chmod o-w {shown}");
+        bail!("any user can change {shown}, and with it what is allowed; run: chmod o-w {shown}");
     }
     if metadata.mode() & 0o020 == 0 {
         return Ok(());

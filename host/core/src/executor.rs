@@ -265,7 +265,7 @@ pub fn canceled(reason: AbortReason) -> Refusal {
         AbortReason::Fallback => {
             (ErrorClass::StreamingFallbackDiscarded, "fallback", "superseded by another attempt at the same call")
         }
-        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, Refusal::SHUT_DOWN, "the host is shutting down"),
+        AbortReason::RuntimeShutdown => (ErrorClass::Canceled, Refusal::SHUT_DOWN, "toolcell is shutting down"),
         AbortReason::Timeout => (ErrorClass::Canceled, "canceled", "the caller stopped waiting"),
         AbortReason::UserInterruption => (ErrorClass::Canceled, "canceled", "the call was canceled"),
     };

@@ -105,7 +105,7 @@ impl ToolCeiling {
             RiskLevel::Critical => Some("critical"),
         };
         if let Some(risk) = risk {
-            ceiling.could.insert(format!("do harm, as it says itself: its risk is {risk}"));
+            ceiling.could.insert(format!("declares its own risk as {risk}"));
             ceiling.held.insert("asks before each call that no rule allows, because of its risk".to_owned());
         }
         ceiling.hold(profile);
@@ -136,7 +136,7 @@ impl ToolCeiling {
         let requests = self.hosts.iter().map(|host| requests(host));
         let mut lines: Vec<String> = self.could.iter().cloned().chain(requests).collect();
         if lines.is_empty() {
-            lines.push("nothing but compute".to_owned());
+            lines.push("no access (computes only)".to_owned());
         }
         lines.extend(self.held.iter().map(|held| format!("(it {held})")));
         lines
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_tool_that_asks_for_nothing_could_do_nothing() {
         let none = ceiling(|_| {});
-        assert_eq!(none.lines(), [("t.t".to_owned(), vec!["nothing but compute".to_owned()])]);
+        assert_eq!(none.lines(), [("t.t".to_owned(), vec!["no access (computes only)".to_owned()])]);
         assert_eq!(none.difference(&none), Difference::default());
     }
 
@@ -258,7 +258,7 @@ mod tests {
             "see the variable LANG",
             "call the tool files.*",
             "do what cannot be undone",
-            "do harm, as it says itself: its risk is high",
+            "declares its own risk as high",
         ] {
             assert!(lines.iter().any(|line| line == words), "{words}: {lines:?}");
         }

@@ -145,7 +145,7 @@ fn unconfirmed(name: &str, is_known: bool) -> Refusal {
         false => "names a tool that you have not installed",
     };
     let message =
-        format!("`{name}`: {} {why}: run `toolcell install`, which shows what differs and asks", lock::FILE_NAME);
+        format!("`{name}`: {} {why}; run `toolcell install` to review and confirm the change", lock::FILE_NAME);
     Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
 }
 

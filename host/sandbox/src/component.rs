@@ -243,7 +243,7 @@ impl Linked {
             Refusal::new(
                 ErrorClass::CapabilityGap,
                 "import_not_available",
-                format!("the component asks for what this host does not have: {error:#}{hint}"),
+                format!("the component imports an interface that toolcell does not provide: {error:#}{hint}"),
             )
         })?;
         let mismatch = |error: wasmtime::Error| {

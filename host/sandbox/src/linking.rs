@@ -44,8 +44,8 @@ const WASI: [Interface; 27] = [
     ("wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
     }),
-    ("wasi:random/random", super::import::random::add_secure),
-    ("wasi:random/insecure", super::import::random::add_insecure),
+    ("wasi:random/random", |linker| random::random::add_to_linker::<_, WasiRandom>(linker, State::random)),
+    ("wasi:random/insecure", |linker| random::insecure::add_to_linker::<_, WasiRandom>(linker, State::random)),
     ("wasi:random/insecure-seed", |linker| {
         random::insecure_seed::add_to_linker::<_, WasiRandom>(linker, State::random)
     }),

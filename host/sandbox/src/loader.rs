@@ -282,8 +282,7 @@ fn read_again(path: &Path, name: &blake3::Hash) -> Option<Vec<u8>> {
 
 fn changed(path: &Path) -> Refusal {
     let message = format!(
-        "the component {} changed or was removed before its first call, and its compiled code is not in the cache; call \
-         again when the tool is loaded anew",
+        "the component {} changed or was removed after loading; reload the tool and call again",
         path.display()
     );
     Refusal::new(ErrorClass::DependencyUnavailable, "component_changed", message)

@@ -104,7 +104,7 @@ fn classified(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
         && *trap == Trap::OutOfFuel
     {
         let message =
-            format!("the tool used up its CPU budget of {} units of fuel; --fuel raises it", seen.limits.fuel);
+            format!("the tool used its CPU budget of {} units of fuel; raise it with --fuel", seen.limits.fuel);
         return Refusal::new(ErrorClass::Timeout, "fuel_exhausted", message).native("out_of_fuel");
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
@@ -139,7 +139,7 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
         Stop::Deadline => Refusal::new(
             ErrorClass::Timeout,
             "deadline_exceeded",
-            format!("the tool did not finish within {} ms; --timeout raises it", limits.wall.as_millis()),
+            format!("the tool did not finish within {} ms; raise the limit with --timeout", limits.wall.as_millis()),
         ),
         // Outside of a call: when a component is described or checks its arguments.
         Stop::NeedsInput => Refusal::new(
@@ -150,7 +150,7 @@ fn stopped(stop: Stop, limits: &Limits) -> Refusal {
         Stop::Question(rule) => Refusal::new(
             ErrorClass::ExecutionFailed,
             "question_invalid",
-            format!("the tool asked its user what cannot be asked: {rule}"),
+            format!("the tool asked an invalid question: {rule}"),
         ),
     }
 }
@@ -159,7 +159,10 @@ fn over_quota(exceeded: Exceeded, limits: &Limits) -> Refusal {
     let (code, message) = match exceeded {
         Exceeded::DiskBytes => (
             "disk_limit",
-            format!("the tool writes more than the {} bytes that it may; --max-disk raises it", limits.disk_bytes),
+            format!(
+                "the tool exceeded its limit of {} bytes written to files; raise it with --max-disk",
+                limits.disk_bytes
+            ),
         ),
         Exceeded::FilesCreated => (
             "files_limit",
@@ -194,10 +197,7 @@ fn limit_hit(limit: &str, seen: &Circumstances<'_>) -> Refusal {
     match limit {
         "memory" => violation(
             "memory_limit",
-            format!(
-                "the tool needs more than the {} bytes of memory it may use; --memory raises it",
-                seen.limits.memory_bytes
-            ),
+            format!("the tool exceeded its memory limit of {} bytes; raise it with --memory", seen.limits.memory_bytes),
         ),
         _ => violation(
             "table_limit",
@@ -217,7 +217,7 @@ fn trapped(trap: Trap, seen: &Circumstances<'_>) -> Refusal {
             ("arithmetic_fault", "integer division by zero, overflow, or invalid conversion to an integer in the tool")
         }
         Trap::Interrupt => ("deadline_exceeded", "the tool was interrupted"),
-        Trap::AsyncDeadlock => ("guest_deadlocked", "the tool waits for an event that cannot come"),
+        Trap::AsyncDeadlock => ("guest_deadlocked", "the tool is deadlocked: all of its tasks are blocked"),
         _ => ("guest_trapped", "the tool crashed"),
     };
     let class = if trap == Trap::Interrupt { ErrorClass::Timeout } else { ErrorClass::ExecutionFailed };
@@ -251,7 +251,7 @@ fn by_message(error: &wasmtime::Error, seen: &Circumstances<'_>) -> Refusal {
     }
     // The engine's own words name the value.
     let cause = native(error);
-    failed("guest_invalid", format!("the tool broke the contract with its host: {cause}"), seen).detail(text)
+    failed("guest_invalid", format!("the tool violated its interface contract: {cause}"), seen).detail(text)
 }
 
 fn violation(code: &'static str, message: String) -> Refusal {

@@ -174,7 +174,7 @@ impl<'a> Exported<'a> {
         let names = self.listed(loads).filter_map(|(at, ..)| self.names.name(at)).take(NAMES_MAX);
         let message = match names.collect::<Vec<_>>().as_slice() {
             [] => format!("there is no tool `{name}` here; none is offered"),
-            names => format!("there is no tool `{name}` here; there are: {}", names.join(", ")),
+            names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
         Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
     }

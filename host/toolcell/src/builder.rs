@@ -48,23 +48,23 @@ pub struct HostBuilder {
     pub home: Option<Home>,
     /// Maximum number of calls that run at once; others wait. Default: [`CALLS_AT_ONCE`].
     pub calls_at_once: u32,
-    /// Number of callers, distinguished by `actor_ref`: with several, each has at most its share of the places, and of
-    /// the room for calls that tools make. Default: 1.
+    /// Number of callers, distinguished by `actor_ref`. Each gets at most its share of the call slots and of the
+    /// capacity for nested calls. Default: 1.
     pub callers: usize,
-    /// Reuse the memory of instances: fast for many calls, slower to start. Otherwise each call allocates its own.
-    /// Default: `true`.
+    /// Whether to pool instance memory: faster calls, slower startup. If `false`, each call allocates its own. Default:
+    /// `true`.
     pub pooled: bool,
     /// Highest memory limit that a call may have, in bytes. Default: 1 GiB.
     pub memory_bytes_max: u64,
-    /// The memory that all calls together may have, including those of other hosts with the same budget. A call that
-    /// finds none free waits as long as it may run, and is then refused as `rate_limited`. `None`:
+    /// Memory budget of all calls, shared with other hosts that use the same budget. A call waits for free memory until
+    /// its deadline, and is then refused as `rate_limited`. `None`:
     /// [`memory_share_bytes`](crate::memory_share_bytes) for a pooled host, and no limit for one that makes one call
     /// after another.
     pub memory: Option<MemoryBudget>,
     /// Maximum number of calls that wait for their turn or for a place; more are refused as `rate_limited`. With several
     /// callers, each has its share. Default: 4,096.
     pub calls_waiting: u32,
-    /// Where calls take turns that could disturb each other, also those of other hosts with the same locks.
+    /// Locks that serialize conflicting calls, also across hosts that share them.
     pub locks: ResourceLocks,
     /// The program that compiles components: one whose `main` begins with
     /// [`compile_if_asked`](crate::compile_if_asked), such as `toolcell`. `None`: this program, if its `main` does.
@@ -86,7 +86,7 @@ pub struct HostBuilder {
     pub cancel_grace: Duration,
     /// Maximum bytes of output that stay inside a result; more is kept as a payload. Default: 64 KiB.
     pub inline_bytes_max: u64,
-    /// What may become of outputs; tools and hooks can only narrow it. Default: by size alone.
+    /// How outputs may be stored; tools and hooks can only restrict it. Default: decided by size.
     pub keeping: Keeping,
     /// How tools that may use the network reach it.
     pub network: NetworkSettings,
@@ -94,7 +94,7 @@ pub struct HostBuilder {
     pub hooks: Vec<Registration>,
     /// Receive the events of every call.
     pub listeners: Vec<Arc<dyn Listener>>,
-    /// Which calls stay on record, and how. Default: all of them.
+    /// Which calls the log keeps. Default: all.
     pub journal: LogSettings,
     /// Whether calls that need approval wait for it, stored in the journal. Otherwise they are refused. Default:
     /// `false`.
@@ -166,8 +166,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets who is asked about a call that needs an approval. Such a call waits until it is answered, here or by
-    /// `toolcell approvals`.
+    /// Sets the approver. A call that needs an approval waits until this approver or `toolcell approvals` answers.
     #[must_use]
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
         Self { approvals: true, approver: Some(approver), ..self }

@@ -15,9 +15,9 @@ const USAGE: i32 = 64;
 /// Whether [`compile_if_asked`] ran in this process.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Compiles a component, and ends the process, if a host started this program for that. Call it first in `main` of a
-/// program that has a [`Host`](crate::Host): untrusted components are compiled in a process of their own, with
-/// limits on time and memory and a filter of system calls, and that process is this program.
+/// Compiles a component and exits, if a [`Host`](crate::Host) started this process as its compiler; otherwise returns
+/// at once. Call it first in `main`. The host compiles untrusted components in a child process with time and memory
+/// limits and a system call filter; that child is this program.
 ///
 /// ```
 /// toolcell::compile_if_asked();

@@ -1,4 +1,4 @@
-//! Where toolcell keeps its state.
+//! The folder that holds toolcell's state.
 
 use std::path::{Path, PathBuf};
 

@@ -48,7 +48,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Begins the settings of a host, with the defaults of one that serves many calls.
+    /// Returns a builder with defaults for a long-running host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
@@ -57,8 +57,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Bytes that are not a component, a compilation that takes too long or too much memory, a description that cannot
-    /// be used, an import that none of its tools declares, or a tool whose name or id another component has.
+    /// Fails if `bytes` is not a component, if compilation exceeds its time or memory limit, if the description is
+    /// invalid, if no tool declares an import, or if another component has a tool with the same name or id.
     pub async fn load(&self, bytes: &[u8]) -> Result<Loaded, Refusal> {
         let digest: Arc<str> = digest(bytes).into();
         let component = self.sandbox.load(&digest, bytes, &Limits::default()).await?;
@@ -286,7 +286,7 @@ impl Host {
         self.services.payloads.copy(digest, target).await
     }
 
-    /// Returns what would be decided on a call, and why. It runs only what describes the tool and checks its arguments.
+    /// Returns the decision on a call and its reasons, without running the tool. Only the tool's description and argument checks run.
     ///
     /// # Errors
     ///
@@ -300,8 +300,8 @@ impl Host {
         *pipeline::call(&self.services, request).await
     }
 
-    /// Runs calls that belong together: in parallel where they cannot disturb each other, the others in their order.
-    /// Calls of two batches of this host do not disturb each other either. Each call of a batch ends in one terminal
+    /// Runs a batch of calls: in parallel where they cannot conflict, otherwise in order. This also holds across
+    /// concurrent batches of this host. Each call of a batch ends in one terminal
     /// result, which the batch's listener gets. Dropping the future cancels the calls that run, without a result.
     ///
     /// # Errors
@@ -311,8 +311,8 @@ impl Host {
         pipeline::batch(Arc::clone(self), Self::services, batch).await
     }
 
-    /// Asks the call `id` of this host to stop; its own result says how it ended. A request for a call that has ended
-    /// or that runs elsewhere, or for an id that no call has, is on record as `tool.invocation.cancel_failed`.
+    /// Requests cancellation of call `id`; its result says how it ended. If the id is unknown, or the call has ended or
+    /// runs in another process, the log gets a `tool.invocation.cancel_failed` event.
     pub async fn cancel(&self, id: InvocationId, reason: AbortReason) -> CancelOutcome {
         self.cancel_noting(id, reason, || true).await
     }

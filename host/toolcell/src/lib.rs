@@ -1,5 +1,5 @@
-//! Runs untrusted tools: WebAssembly components that follow the Agent Tool 0.2.0 specification, each call in a sandbox
-//! of its own, with the permissions that it was granted and limits on CPU, time, memory and output.
+//! Runs untrusted WebAssembly tools (Agent Tool 0.2.0). Each call gets its own sandbox, only the permissions that it
+//! was granted, and limits on CPU, time, memory and output.
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! A program with a [`Host`] begins its `main` with [`compile_if_asked`].
+//! A program that uses [`Host`] must call [`compile_if_asked`] at the start of `main`.
 
 mod builder;
 mod compiling;

@@ -38,6 +38,6 @@ fn a_program_of_fifteen_lines_calls_a_tool_under_a_grant_and_a_limit() {
 #[test]
 fn an_approver_of_the_program_decides() {
     let asked = run("approve", &[], "y\n");
-    assert!(asked.contains("May this tool run?") && asked.ends_with("{\"hello\":\"world\"}\n"), "{asked}");
+    assert!(asked.contains("Run this call?") && asked.ends_with("{\"hello\":\"world\"}\n"), "{asked}");
     assert!(run("approve", &[], "n\n").contains("the call was not approved"));
 }

@@ -135,7 +135,7 @@ fn a_question_that_is_cut_takes_a_step_of_its_own() {
     assert!(refused.stderr.contains("--although-cut") && refused.stderr.contains("--full"), "{}", refused.stderr);
     assert_eq!(place.state(&id), "pending");
     let shown = place.run(&["approvals", "show", &id]).exits(0).stdout;
-    assert!(shown.contains("NOT ALL IS SHOWN") && !shown.contains("the end"), "{shown}");
+    assert!(shown.contains("WARNING: this view is incomplete") && !shown.contains("the end"), "{shown}");
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0).stdout;
     assert!(full.contains("the end") && full.lines().all(|row| row.chars().count() <= 78), "{full}");
     place.run(&["approvals", "approve", &id, "--although-cut"]).exits(0);

@@ -106,7 +106,7 @@ fn a_journal_that_cannot_be_written_asks_nobody() {
     let ran = place.call("one", &["--json"]).run().exits(1);
     let result = ran.json();
     assert_eq!(result["error"]["error_class"], "dependency_unavailable");
-    assert!(!ran.stderr.contains("May this tool run?"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("Run this call?"), "{}", ran.stderr);
     assert!(place.lines().is_empty());
 }
 

@@ -114,8 +114,8 @@ pub(crate) fn waiting(call: Toolcell) -> (Child, String) {
 fn said_id(child: &mut Child) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        let rest = line.strip_prefix("waiting for an answer: toolcell approvals approve ")?;
-        Some(rest.split(',').next().unwrap().to_owned())
+        let rest = line.strip_prefix("waiting for approval; answer with `toolcell approvals approve ")?;
+        Some(rest.split('`').next().unwrap().to_owned())
     });
     // A thread reads the rest of stderr, or the full pipe would block the process.
     std::thread::spawn(move || lines.for_each(drop));

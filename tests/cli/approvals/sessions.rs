@@ -78,7 +78,7 @@ fn always_covers_what_lies_below_and_nothing_beside_it() {
     std::os::unix::fs::symlink("../b", folder.join("a/link")).unwrap();
     let (child, id) = waiting(writing(&place, &folder.join("a/file"), &[]));
     let question = place.run(&["approvals", "show", &id]).exits(0).stdout;
-    let could = format!("| could      read and change files in {}\n", folder.join("a").display());
+    let could = format!("| access     read and change files in {}\n", folder.join("a").display());
     assert!(question.contains("| always     would allow any call") && question.contains(&could), "{question}");
     place.run(&["approvals", "approve", &id, "--always"]).exits(0);
     let made = ended(child).exits(0).json();

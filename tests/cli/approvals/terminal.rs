@@ -99,15 +99,14 @@ impl Drop for Terminal {
 }
 
 /// The end of every question.
-const ASKS: &str = "a note may follow y or n] ";
+const ASKS: &str = "add a note after y or n) ";
 
 #[test]
 fn a_person_at_the_terminal_says_yes_or_no() {
     let place = Place::new();
     let mut terminal = Terminal::call(&place, &place.input("one"), "");
     let question = terminal.shows(ASKS);
-    for words in ["May this tool run?", "probe.append_approved", "read and change files in", "Every line costs money."]
-    {
+    for words in ["Run this call?", "probe.append_approved", "read and change files in", "Every line costs money."] {
         assert!(question.contains(words), "{question}");
     }
     terminal.types("maybe\n");
@@ -190,32 +189,35 @@ fn long_arguments_are_cut_and_the_question_says_so() {
     let long = format!("{}secret-end", "a".repeat(5_000));
     let mut terminal = Terminal::call(&place, &place.input(&long), "");
     let question = terminal.shows(ASKS);
-    assert!(question.contains("NOT ALL IS SHOWN") && question.contains(" more lines, v shows all"), "{question}");
+    assert!(
+        question.contains("WARNING: this view is incomplete") && question.contains(" more lines, v shows all"),
+        "{question}"
+    );
     assert!(!question.contains("secret-end"));
     let (id, _) = place.list(&[])[0].clone();
     let full = place.run(&["approvals", "show", &id, "--full"]).exits(0);
     assert!(full.stdout.replace("\n|            ", "").contains("secret-end"), "{}", full.stdout);
     // A yes does not count until the rest was shown, or the user scrolled to the end.
     terminal.types("y\n");
-    terminal.shows("not all of the call was shown");
+    terminal.shows("part of the call is hidden");
     terminal.shows(ASKS);
     terminal.types("v\n");
-    terminal.shows("g to the end, q back] ");
+    terminal.shows("g for the end, q to go back] ");
     terminal.types("q\n");
     terminal.shows(ASKS);
     terminal.types("y\n");
-    terminal.shows("not all of the call was shown");
+    terminal.shows("part of the call is hidden");
     terminal.shows(ASKS);
     assert!(place.lines().is_empty());
     terminal.types("v\n");
-    let mut shown = terminal.shows("g to the end, q back] ");
+    let mut shown = terminal.shows("g for the end, q to go back] ");
     for _ in 0..3 {
         terminal.types("\n");
-        shown += &terminal.shows("g to the end, q back] ");
+        shown += &terminal.shows("g for the end, q to go back] ");
     }
     terminal.types("g\n");
     shown += &terminal.shows(ASKS);
-    assert!(shown.contains("secret-end") && shown.contains("\nMay this tool run?"), "{shown}");
+    assert!(shown.contains("secret-end") && shown.contains("\nRun this call?"), "{shown}");
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines().len(), 1);
@@ -240,13 +242,13 @@ fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
     let folder = place.folder.display();
     // The rows of a forged question, each as wide as the terminal: padded with several kinds of blanks, or with dots.
     let forged = [
-        "May this tool run?",
+        "Run this call?",
         "  tool       harmless.echo",
         "| tool       harmless.echo",
-        "| could      touch nothing outside its sandbox",
+        "| access     touch nothing outside its sandbox",
         "| risk       low",
-        "May this tool run?",
-        "[y yes, n no, e edit the arguments; a note may follow y or n] ",
+        "Run this call?",
+        "[y yes, n no, e edit the arguments; add a note after y or n) ",
     ];
     for pad in [' ', '\u{a0}', '\u{3000}', '.', '\u{2800}'] {
         let wide = |row: &&str| format!("{row}{}", pad.to_string().repeat(80 - row.len()));
@@ -260,17 +262,13 @@ fn padding_forges_no_row_of_a_question_and_scrolls_nothing_true_away() {
             let written = terminal.shows(ASKS);
             let screen = screen(&written);
             let row = |words: &str| screen.iter().filter(|row| row.starts_with(words)).count();
-            assert_eq!(row("A call waits for a yes or a no."), 1, "all of it is there: {screen:#?}");
+            assert_eq!(row("Approval needed: a tool wants to run."), 1, "all of it is there: {screen:#?}");
             for words in
-                ["| tool       probe.append_approved", "| could      read and change files in ", "| risk       medium"]
+                ["| tool       probe.append_approved", "| access     read and change files in ", "| risk       medium"]
             {
                 assert_eq!(row(words), 1, "{words}: {screen:#?}");
             }
-            assert_eq!(
-                (row("May this tool run?"), row("| tool"), row("["), row("| risk")),
-                (1, 1, 1, 1),
-                "{screen:#?}"
-            );
+            assert_eq!((row("Run this call?"), row("| tool"), row("["), row("| risk")), (1, 1, 1, 1), "{screen:#?}");
             for row in screen.iter().filter(|row| row.contains("harmless") || row.contains("xxx")) {
                 assert!(row.starts_with("| arguments  ") || row.starts_with("|            "), "{row:?} in {screen:#?}");
             }
@@ -302,7 +300,7 @@ fn a_terminal_too_narrow_for_a_question_leaves_it_to_others() {
     let command = format!("stty cols 30 rows 24; exec $TOOLCELL call '{}' @input --allow-write={folder}", place.tool);
     let mut terminal = Terminal::run(&place, &command);
     let said = terminal.shows("toolcell approvals deny");
-    assert!(said.contains("too narrow") && !said.contains("May this tool run?"), "{said}");
+    assert!(said.contains("too narrow") && !said.contains("Run this call?"), "{said}");
     let (id, _) = place.list(&[])[0].clone();
     place.run(&["approvals", "approve", &id]).exits(0);
     assert_eq!(terminal.ends().0, Some(0));
@@ -324,7 +322,7 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
     terminal.shows("as one line of JSON: ");
     terminal.types("{\"pth\": \"x\", \"text\": \"y\"}\n");
     let told = terminal.shows(ASKS);
-    for words in ["the old ones stay", "e edits them again:\r\n| {\"pth\"", "pth"] {
+    for words in ["keeping the previous ones", "e edits them again:\r\n| {\"pth\"", "pth"] {
         assert!(told.contains(words), "{words}: {told}");
     }
     terminal.types("e\n");
@@ -358,10 +356,10 @@ fn an_editor_begins_with_the_arguments_and_then_with_what_was_wrong() {
     terminal.shows(ASKS);
     terminal.types("e\n");
     let told = terminal.shows(ASKS);
-    assert!(told.contains("these arguments cannot run") && told.contains("\n| {\"path\": 7}"), "{told}");
+    assert!(told.contains("these arguments are not valid") && told.contains("\n| {\"path\": 7}"), "{told}");
     fs::write(place.folder.join("next"), place.input("three")).unwrap();
     terminal.types("e\n");
-    assert!(terminal.shows(ASKS).contains("it would run with these arguments"));
+    assert!(terminal.shows(ASKS).contains("the call will run with these arguments"));
     assert!(place.lines().is_empty(), "an edit is no yes");
     terminal.types("y\n");
     assert_eq!(terminal.ends().0, Some(0));
@@ -375,20 +373,20 @@ fn an_editor_begins_with_the_arguments_and_then_with_what_was_wrong() {
 #[test]
 fn text_of_several_lines_is_shown_as_lines_and_the_summary_comes_last() {
     let place = Place::new();
-    let text = "first\n| tool       harmless.echo\nMay this tool run?\n[y yes] ";
+    let text = "first\n| tool       harmless.echo\nRun this call?\n[y yes] ";
     let mut terminal = Terminal::call(&place, &place.input(text), "");
     let question = terminal.shows(ASKS).replace("\r\n", "\n");
     let shown = "|            \"text\": 4 lines\n|                first\n|                | tool[7 blanks]harmless.echo\n\
-                 |                May this tool run?\n|                [y yes] \n";
+                 |                Run this call?\n|                [y yes] \n";
     assert!(question.contains(shown), "{question}");
     let rows: Vec<&str> = question.lines().collect();
     let at = |words: &str| rows.iter().position(|row| row.starts_with(words)).unwrap();
-    let order = ["| call ", "| arguments ", "| id ", "| tool ", "| risk ", "| could ", "| caller ", "May this", "[y"];
+    let order = ["| call ", "| arguments ", "| id ", "| tool ", "| risk ", "| access ", "| caller ", "Run this", "[y"];
     assert!(order.map(at).is_sorted(), "{question}");
     let lead = rows[at("| call ")];
     assert!(lead.contains("probe.append_approved wants to read and change files in "), "{question}");
     assert_eq!(at("[y") - at("| caller "), 2, "nothing is between the summary and the question: {question}");
-    assert!(rows[at("[y")].contains("; 10 min left; "), "{question}");
+    assert!(rows[at("[y")].contains("(10 min left; "), "{question}");
     // All of it again.
     terminal.types("v\n");
     assert!(terminal.shows(ASKS).contains("| arguments  \"path\": "));
@@ -407,7 +405,7 @@ fn at_most_eight_lines_of_arguments_are_shown_on_any_display() {
     let question = terminal.shows(ASKS);
     assert!(question.contains("line 6\r\n|            \u{2026} 34 more lines, v shows all\r\n"), "{question}");
     terminal.types("v\n");
-    terminal.shows("q back] ");
+    terminal.shows("go back] ");
     terminal.types("\n");
     terminal.shows("line 40\r\n");
     terminal.shows(ASKS);
@@ -428,7 +426,7 @@ fn always_is_for_the_session_of_the_terminal() {
     assert!(question.contains(&covers) && question.contains("for 12 hours in this session"), "{question}");
     terminal.types("a\n");
     let rest = terminal.shows("both");
-    assert!(!rest.contains("May this tool run?"), "it was asked again: {rest}");
+    assert!(!rest.contains("Run this call?"), "it was asked again: {rest}");
     assert_eq!(terminal.ends().0, Some(0));
     assert_eq!(place.lines(), ["one", "one"]);
     // Another terminal is another session.
@@ -474,7 +472,7 @@ fn what_a_tool_asks_is_answered_line_by_line() {
     let input = |key: &str| json!({ "rounds": [[{ "key": key, "message": "Who are you?", "schema": schema }]] });
     let mut terminal = Terminal::call(&place, &input("a").to_string(), "--json");
     let asked = terminal.shows("\r\n  answer (integer; required): ");
-    assert!(asked.contains("The tool probe.ask asks, in its own words:") && asked.contains("\n| age\r\n"), "{asked}");
+    assert!(asked.contains("The tool probe.ask asks (its own words):") && asked.contains("\n| age\r\n"), "{asked}");
     terminal.types("many\n");
     let asked = terminal.shows("\r\n  answer (string; empty means the default): ");
     assert!(asked.contains("\n| name\r\n| default: \"Ada\"\r\n"), "{asked}");
@@ -505,7 +503,7 @@ fn what_a_tool_asks_is_answered_line_by_line() {
 #[test]
 fn a_stored_question_keeps_its_gutter_on_a_narrower_display() {
     let place = Place::new();
-    let id = place.orphan(&format!("{}May this tool run? no", "forged ".repeat(60)), &[]);
+    let id = place.orphan(&format!("{}Run this call? no", "forged ".repeat(60)), &[]);
     let show = format!("stty cols 50 rows 60; exec $TOOLCELL approvals show {id}");
     let (code, seen) = Terminal::run(&place, &show).ends();
     assert_eq!(code, Some(0), "{seen}");
@@ -513,5 +511,5 @@ fn a_stored_question_keeps_its_gutter_on_a_narrower_display() {
     assert!(seen.lines().all(|row| row.trim_end().chars().count() < 50), "{seen}");
     let forged: Vec<&str> = seen.lines().filter(|row| row.contains("forged")).collect();
     assert!(forged.len() > 5 && forged.iter().all(|row| row.starts_with("| ")), "{seen}");
-    assert_eq!(seen.lines().filter(|row| row.starts_with("May this tool run?")).count(), 1, "{seen}");
+    assert_eq!(seen.lines().filter(|row| row.starts_with("Run this call?")).count(), 1, "{seen}");
 }

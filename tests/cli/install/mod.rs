@@ -104,7 +104,7 @@ fn a_name_belongs_to_its_project_and_the_users_own_are_known_everywhere() {
     place.run(&["call", "mine"]).exits(0);
     place.run_in(&elsewhere, &["call", "mine"]).exits(0);
     let unknown = place.run_in(&elsewhere, &["call", "hello", "--json"]).exits(2).json();
-    assert!(unknown["error"]["message"].as_str().unwrap().contains("none is installed under that name"), "{unknown}");
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("no installed tool has that name"), "{unknown}");
     let listed = place.run(&["list", "--json"]).exits(0).json();
     let names: Vec<&Value> = listed["installed"].as_array().unwrap().iter().map(|one| &one["tool"]["name"]).collect();
     assert_eq!(names, ["hello", "mine"]);

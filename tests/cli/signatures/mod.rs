@@ -224,12 +224,12 @@ fn each_tampered_bundle_is_refused_in_its_own_words() {
             "signature_wrong_digest",
             "is over another digest",
         ),
-        (turned(&message, "/messageSignature/signature"), "signature_invalid", "does not hold"),
-        (turned(&statement, "/dsseEnvelope/signatures/0/sig"), "signature_invalid", "does not hold"),
+        (turned(&message, "/messageSignature/signature"), "signature_invalid", "is invalid"),
+        (turned(&statement, "/dsseEnvelope/signatures/0/sig"), "signature_invalid", "is invalid"),
         (
             changed(&statement, ("/dsseEnvelope", "payload"), Some(json!(BASE64.encode(payload.as_bytes())))),
             "signature_invalid",
-            "does not hold",
+            "is invalid",
         ),
         (
             sigstore.message(&place.artifact, &Wanted { age: 700, ..wanted.clone() }),

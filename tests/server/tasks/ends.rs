@@ -403,7 +403,7 @@ fn results_that_the_journal_keeps_since_a_reload_leave_the_memory_before_those_t
     let unkept = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 20);
     keep(&place, "all");
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     let kept = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 40);
     // There is room for 32 results. Those that leave are read from the journal.
@@ -421,7 +421,7 @@ fn a_result_that_left_the_memory_after_a_reload_turned_the_journal_off_is_not_ke
     begin_all(&mut client, 1);
     wait("it has ended", || place.records().len() == 1);
     keep(&place, "none");
-    client.says("the new ones are offered");
+    client.says("now serving the new version");
     let first = begin_all(&mut client, 20);
     wait("all have ended", || place.records().len() == 21);
     begin_all(&mut client, 20);

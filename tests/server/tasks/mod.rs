@@ -193,7 +193,7 @@ fn an_approval_is_asked_for_in_a_task_and_answered_there() {
     let asked = get(&mut client, &task);
     let request = &asked["inputRequests"]["approval"];
     assert_eq!((&asked["status"], &request["method"]), (&json!("input_required"), &json!("elicitation/create")));
-    assert!(request["params"]["message"].as_str().unwrap().contains("May this tool run?"), "{asked:#}");
+    assert!(request["params"]["message"].as_str().unwrap().contains("Run this call?"), "{asked:#}");
     assert_eq!(asked["_meta"]["toolcell/approval"]["invocation_id"], invocation(&task));
     // Neither an unknown key nor anything but a clear yes lets it run.
     update(&mut client, &task, json!({ "other": yes() }));

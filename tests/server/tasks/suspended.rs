@@ -467,11 +467,11 @@ fn an_answer_that_does_not_fit_is_asked_for_again_in_a_later_process_and_not_for
     let asked = until(&mut client, &task, "input_required");
     let message =
         |asked: &Value, key: &str| asked["inputRequests"][key]["params"]["message"].as_str().unwrap().to_owned();
-    assert!(message(&asked, "a~2").contains("The last answer cannot be used:"), "{asked:#}");
+    assert!(message(&asked, "a~2").contains("Your last answer is not valid:"), "{asked:#}");
     end(client, true);
     let mut client = place.asking(&[]);
     let mut asked = get(&mut client, &task);
-    assert!(message(&asked, "a~2").contains("The last answer cannot be used:"), "{asked:#}");
+    assert!(message(&asked, "a~2").contains("Your last answer is not valid:"), "{asked:#}");
     for key in ["a~2", "a~3", "a~4"] {
         assert_eq!(keys(&asked), [key]);
         update(&mut client, &task, json!({ key: accept(json!({})) }));

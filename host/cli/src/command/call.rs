@@ -25,27 +25,26 @@ use super::{hooks, input, interrupts, saved};
 #[command(after_help = "Examples:\n  toolcell call example-tools/jq '{\"filter\": \".a\", \"input\": {\"a\": 1}}'\n  \
                         toolcell call example-tools/files#search pattern='fn main' --allow-read=.")]
 pub(super) struct Call {
-    /// An installed tool, a .wasm file, or the source folder of a tool, which has to be built; with #NAME if it has several
-    /// tools
+    /// An installed tool, a .wasm file or a built source folder; add #NAME if it contains several tools
     tool: String,
     /// The arguments: JSON, @FILE, - for standard input, or NAME=VALUE for each, with the type that the tool declares
     /// (NAME:=JSON for any value; a NAME that is repeated is a list)
     #[arg(value_name = "JSON|@FILE|-|NAME=VALUE")]
     input: Vec<String>,
-    /// Build the tool first if it is a source folder and has changed. Building runs its code as you, outside of the sandbox
+    /// Build the source folder first if it has changed. A build runs its code as you, outside the sandbox
     #[arg(long)]
     build: bool,
     /// An installed tool, a .wasm file, or the source folder of a tool that is built, whose tools the tool may call, if
     /// --allow-tool names them [default: the tools in toolcell.toml]
     #[arg(long = "tool", value_name = "TOOL")]
     callable: Vec<String>,
-    /// Print the tool_result record, and nothing else, on standard output
+    /// Print only the tool_result record, as JSON, to standard output
     #[arg(long, conflicts_with = "record")]
     json: bool,
-    /// Print everything that is known of the call: declaration, invocation, decisions, progress, result, events
+    /// Print the full record of the call: declaration, invocation, decisions, progress, result and events
     #[arg(long)]
     record: bool,
-    /// Copy the artifacts of the result to new files in this folder, which is created
+    /// Save the result's artifacts as new files in this folder; creates the folder
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
     #[command(flatten)]

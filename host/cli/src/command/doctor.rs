@@ -20,7 +20,7 @@ pub(super) struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also start each server of toolcell that this configuration of an MCP client names, and look whether it comes up
+    /// Also start each toolcell server in this MCP client configuration and check that it works
     #[arg(long, value_name = "FILE")]
     client: Option<PathBuf>,
     /// Also start this program, where the configuration of the client names it; else only this toolcell itself is started

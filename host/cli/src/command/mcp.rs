@@ -21,7 +21,7 @@ use super::{ask, folder, show};
 pub(super) struct Mcp {
     #[command(flatten)]
     serving: Serving,
-    /// Print what to paste into the configuration of CLIENT to have it start this very command, and serve nothing
+    /// Print the configuration entry that makes CLIENT start this command, and exit
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<Client>,
 }

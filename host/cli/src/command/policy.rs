@@ -28,7 +28,7 @@ pub(super) struct Policy {
 enum Command {
     /// Say whether a call would run: exit 0 if it would, 3 if it is refused, 6 if it needs an approval
     Check(Foretell),
-    /// Say why: each rule that is looked at, what it matched, and what the call would get
+    /// Show each rule that applies, what it matched, and the access the call would get
     #[command(after_help = "This explains the decision on a call; `toolcell explain` explains an error code.")]
     Explain(Foretell),
     /// Trust the toolcell.toml of a project, and the hooks that it names, as they are now
@@ -37,7 +37,7 @@ enum Command {
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
-    /// Stop trusting the toolcell.toml of a project: until it is trusted again, it refuses every call from there
+    /// Stop trusting a project's toolcell.toml; calls from that project are refused until you trust it again
     Untrust {
         /// The folder of the project, or one below it
         #[arg(default_value = ".")]

@@ -27,10 +27,10 @@ use super::starting::Ready;
 pub(super) struct Serve {
     #[command(flatten)]
     serving: Serving,
-    /// Where to listen; port 0 is any that is free
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4780", help_heading = "HTTP")]
     listen: SocketAddr,
-    /// Take the tokens in FILE, one a line, `NAME TOKEN` or `TOKEN`, instead of a new one
+    /// Read tokens from FILE, one `NAME TOKEN` or `TOKEN` per line, instead of generating one
     #[arg(long, value_name = "FILE", conflicts_with = "no_token", help_heading = "HTTP")]
     token_file: Option<PathBuf>,
     /// Take the tokens of approvers in FILE, one a line, `NAME TOKEN` or `TOKEN`: they answer questions about calls at
@@ -40,7 +40,7 @@ pub(super) struct Serve {
     /// Serve an Arcade engine at /worker: it signs its tokens with the secret in FILE, of at least 16 characters
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     arcade_secret_file: Option<PathBuf>,
-    /// Require no token: every program on this machine may call the tools. Loopback only
+    /// Do not require a token. Any program on this machine can then call the tools. Loopback only
     #[arg(long, help_heading = "HTTP")]
     no_token: bool,
     /// A Host that requests may name, beside the loopback names, such as tools.example.com

@@ -34,7 +34,7 @@ impl Dialog {
     pub(super) fn run(&mut self) -> anyhow::Result<Option<Reply>> {
         let display = Display::of_terminal();
         if !display.is_wide_enough() {
-            write(&format!("(this terminal is too narrow for a question; {})\n", elsewhere(&self.prompt)))?;
+            write(&format!("(terminal too narrow to show the approval prompt; {})\n", elsewhere(&self.prompt)))?;
             return Ok(None);
         }
         let (text, cut) = self.prompt.on_display(display.columns, display.rows);
@@ -47,7 +47,7 @@ impl Dialog {
             let yes = |always| Reply { approved: true, edit: self.edit.clone(), feedback: note.clone(), always };
             match word.to_lowercase().as_str() {
                 "y" | "yes" | "a" | "always" if !self.seen => {
-                    write("not all of the call was shown: v shows it, then you can say yes\n")?;
+                    write("part of the call is hidden; press v to view all of it before you approve\n")?;
                 }
                 "y" | "yes" => return Ok(Some(yes(false))),
                 "a" | "always" if self.can_remember() => return Ok(Some(yes(true))),
@@ -70,7 +70,7 @@ impl Dialog {
         let (before, after) = if self.seen { ("y yes", ", v view all") } else { ("v view all of it, then y yes", "") };
         let always = if self.can_remember() { ", a always" } else { "" };
         let left = self.prompt.time_left();
-        format!("[{before}, n no{always}, e edit the arguments{after}; {left}; a note may follow y or n] ")
+        format!("[{before}, n no{always}, e edit{after}] ({left}; add a note after y or n) ")
     }
 
     /// Shows all of the call, a page at a time. Skipping to the end counts as shown, because the approver chose not to
@@ -90,7 +90,7 @@ impl Dialog {
                 return Ok(());
             }
             let left = rows.len() - at;
-            let asked = format!("[{left} more rows: Enter the next ones, g to the end, q back] ");
+            let asked = format!("[{left} more rows: Enter for more, g for the end, q to go back] ");
             match self.keyboard.answer(&asked)?.as_deref() {
                 Some("") => {}
                 Some("g") => at = at.max(rows.len().saturating_sub(page)),
@@ -115,11 +115,11 @@ impl Dialog {
         };
         match self.check(&new) {
             Ok(()) => {
-                tell("it would run with these arguments:", &new)?;
+                tell("the call will run with these arguments:", &new)?;
                 (self.edit, self.draft) = (Some(new), None);
             }
             Err(why) => {
-                tell("these arguments cannot run; the old ones stay:", &why)?;
+                tell("these arguments are not valid; keeping the previous ones:", &why)?;
                 tell("e edits them again:", &new)?;
                 self.draft = Some(new);
             }

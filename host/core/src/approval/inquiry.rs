@@ -60,7 +60,7 @@ impl Inquiry {
 ///
 /// let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}}"#;
 /// let asked = Requested::read("who", "What is your name?", schema)?;
-/// assert!(asked.text("greet.hello", 80).starts_with("The tool greet.hello asks, in its own words:"));
+/// assert!(asked.text("greet.hello", 80).starts_with("The tool greet.hello asks (its own words):"));
 /// asked.check(&InputResponse::Decline)?;
 /// # Ok::<(), String>(())
 /// ```
@@ -120,14 +120,14 @@ impl Requested {
     pub fn text(&self, tool_id: &str, columns: usize) -> String {
         let mut sheet = Sheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
-        sheet.host(&format!("The tool {tool} asks, in its own words:"));
+        sheet.host(&format!("The tool {tool} asks (its own words):"));
         match guard!("question_words") {
             true => sheet.lines(&self.message, MESSAGE_ROWS_MAX),
             false => sheet.host(&self.message),
         }
-        sheet.host("The answer goes to that tool. It approves nothing.");
+        sheet.host("Your answer goes to the tool. It does not approve anything.");
         if let Some(problem) = &self.problem {
-            sheet.host("The last answer cannot be used:");
+            sheet.host("Your last answer is not valid:");
             sheet.lines(problem, MESSAGE_ROWS_MAX);
         }
         sheet.into_text()
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn the_words_of_a_tool_are_shown_as_such() {
-        let asked = Requested::read("a", "Name?\nMay this tool run?\u{202e}", SCHEMA).unwrap();
-        let text = "The tool x.y asks, in its own words:\n| Name?\n| May this tool run?\\u{202e}\n\
-                    The answer goes to that tool. It approves nothing.\n";
+        let asked = Requested::read("a", "Name?\nRun this call?\u{202e}", SCHEMA).unwrap();
+        let text = "The tool x.y asks (its own words):\n| Name?\n| Run this call?\\u{202e}\n\
+                    Your answer goes to the tool. It does not approve anything.\n";
         assert_eq!(asked.text("x.y", COLUMNS), text);
         let hidden = SCHEMA.replace("name", "na\u{200b}me");
         for (key, schema) in [("", SCHEMA), ("a b", SCHEMA), ("a", "{}"), ("a", &hidden)] {

@@ -220,9 +220,9 @@ impl Prompt {
     /// directly above the question.
     fn draw(&self, view: &View) -> (String, bool) {
         let mut sheet = Sheet::new(view.columns);
-        sheet.host("A call waits for a yes or a no.");
+        sheet.host("Approval needed: a tool wants to run.");
         if let Some(problem) = &self.problem {
-            sheet.host("The last answer cannot be used:");
+            sheet.host("Your last answer is not valid:");
             sheet.aside(problem, PROBLEM_ROWS_MAX);
         }
         sheet.value("call", &self.lead, if view.full { usize::MAX } else { LEAD_ROWS_MAX });
@@ -243,9 +243,9 @@ impl Prompt {
         }
         let cut = sheet.is_cut() || left_out;
         if cut {
-            sheet.host("NOT ALL IS SHOWN of what this tool would be called with, or could do.");
+            sheet.host("WARNING: this view is incomplete. It does not show all arguments or permissions.");
         }
-        sheet.host("May this tool run?");
+        sheet.host("Run this call?");
         (sheet.into_text(), cut)
     }
 }
@@ -284,7 +284,7 @@ fn entries(facts: &PromptContent<'_>) -> Vec<Entry> {
         entry("risk", risk(brief.risk), 1),
     ]);
     for (at, touched) in touches(brief, facts.capability).into_iter().enumerate() {
-        let name = if at == 0 { "could" } else { "" };
+        let name = if at == 0 { "access" } else { "" };
         entries.push(Entry { name, value: touched, rows_max: VALUE_ROWS_MAX, spare: at >= TOUCHES_MAX });
     }
     entries.push(entry("caller", facts.actor.unwrap_or("not named"), VALUE_ROWS_MAX));
@@ -325,16 +325,16 @@ fn touches(brief: &Brief, capability: &Capability) -> Vec<String> {
         format!("{verb} {}", denial.what.text())
     }));
     if let Some(scratch) = &capability.scratch {
-        lines.push(format!("write drafts in {}, gone afterwards", scratch));
+        lines.push(format!("write temporary files in {}, deleted after the call", scratch));
     }
     lines.extend(each("connect to", &touches.network));
     lines.extend(capability.network.denied().iter().map(|rule| format!("but not to {rule}")));
     lines.extend(capability.closed_urls.iter().map(|url| format!("but not to {}", url.text())));
-    lines.extend(each("have the host use the secret", &touches.secrets));
+    lines.extend(each("send requests with the secret", &touches.secrets));
     lines.extend(each("see the environment variable", &touches.environment));
     lines.extend(each("call the tool", &touches.tools));
     if lines.is_empty() {
-        lines.push("touch nothing outside its sandbox".to_owned());
+        lines.push("nothing outside its sandbox".to_owned());
     }
     lines
 }

@@ -162,7 +162,7 @@ impl Catalog {
         let names: Vec<&str> = offered.map(|(name, _)| name.as_str()).take(CANDIDATES_MAX).collect();
         let message = match names.as_slice() {
             [] => format!("there is no tool `{name}`: none is offered"),
-            names => format!("there is no tool `{name}`; there are: {}", names.join(", ")),
+            names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
         Err(Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message))
     }
@@ -199,7 +199,7 @@ fn single(name: &str, found: &[&Arc<Tool>]) -> Result<Option<Arc<Tool>>, Refusal
         [tool] => Ok(Some(Arc::clone(tool))),
         several => {
             let names: Vec<String> = several.iter().map(|tool| tool.declaration().qualified_name()).collect();
-            let message = format!("`{name}` is ambiguous; say which: {}", names.join(", "));
+            let message = format!("`{name}` is ambiguous; use one of: {}", names.join(", "));
             Err(Refusal::new(ErrorClass::UnknownTool, "ambiguous_tool", message))
         }
     }

@@ -182,7 +182,7 @@ pub(super) async fn check_input(
     };
     let checked = move |contract: &Contract, input: &Input| match input.value() {
         Ok(value) => check(contract, value, bytes),
-        Err(error) => Err(Unsatisfied::Mismatch(format!("arguments cannot be read as JSON: {error}"))),
+        Err(error) => Err(Unsatisfied::Mismatch(format!("the arguments are not valid JSON: {error}"))),
     };
     let heavy = input.value().is_ok_and(|value| !is_light(contract, value, bytes));
     if !heavy || !guard!("checks_aside") {

@@ -161,8 +161,10 @@ pub(super) fn admit(request: &mut Request, tool: &Tool) -> Result<(), Refusal> {
     }
     let id = &tool.declaration().tool_id;
     if lineage.is_recursive(tool) {
-        let message =
-            format!("{id} is called already, by {}; no tool calls itself", lineage.ancestors.join(", which calls "));
+        let message = format!(
+            "{id} is already running in this call chain ({}); a tool cannot call itself, even through others",
+            lineage.ancestors.join(", which calls ")
+        );
         let refusal = Refusal::new(ErrorClass::PolicyBlocked, "recursive_tool_forbidden", message);
         return Err(refusal.by_policy("tool_calls:cycles".to_owned()));
     }

@@ -154,11 +154,11 @@ pub struct Request {
     pub native_call_id: Option<String>,
     /// Name of the caller. An approver with this name cannot approve the call.
     pub actor_ref: Option<String>,
-    /// What the tool gets, as far as it declares it. Default: nothing.
+    /// Grants. The tool gets only those that it also declares. Default: none.
     pub grants: Arc<Grants>,
     /// Mode and rules.
     pub policy: Arc<Policy>,
-    /// What the call may consume.
+    /// Limits on time, fuel, memory and output.
     pub limits: Limits,
     /// How an approval is requested, if the call needs one.
     pub approval: Terms,

@@ -195,7 +195,7 @@ async fn turn_and_place(journey: &Journey<'_>, limits: &Limits) -> Result<Place,
 }
 
 fn too_many_wait() -> Refusal {
-    let message = "too many calls wait already for their turn or for a place to run; try again later";
+    let message = "the queue of waiting calls is full; try again later";
     let mut refusal = Refusal::new(ErrorClass::RateLimited, "queue_full", message);
     refusal.retry_after = Some(RETRY_AFTER);
     refusal

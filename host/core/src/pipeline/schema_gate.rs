@@ -22,8 +22,8 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
     if !called.is_loaded(&tool) && guard!("deferred_tools") {
         let (id, name) = (&tool.declaration().tool_id, called.name());
         let message = format!(
-            "the schema of {id} is not loaded: over MCP, call load_tool with the name `{name}`, then call the tool again; \
-             search_tools finds it with the query `{SELECT}{name}`"
+            "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
+             finds it with `{SELECT}{name}`)"
         );
         return Err(Refusal::new(ErrorClass::SchemaNotLoaded, "schema_not_loaded", message));
     }

@@ -336,7 +336,7 @@ fn rule(call: &Call<'_>, looks: &[RuleMatch], world: &Capability) -> Ruling {
     if let Some(mut reason) = asks(case, call.risk, named) {
         if looks.iter().any(|look| look.unbound) {
             let component = &case.subject.component;
-            reason.push_str(&format!("; a rule that allows it by name counts only with component = \"{component}\""));
+            reason.push_str(&format!("; an allow rule for this name also needs component = \"{component}\""));
         }
         return ask(case, Ruling::new(Behavior::Ask, ReasonType::SafetyCheck, reason));
     }

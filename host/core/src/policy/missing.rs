@@ -40,7 +40,7 @@ fn not_granted(call: &Call<'_>, capability: &Capability, write: bool) -> Ruling 
         let message = format!("{tool_id} wants to {verb}, and nothing allows it; add {options} to grant a folder");
         return Ruling::deny(ReasonType::Mode, folder_needed(not_given(message), write, options));
     };
-    let message = format!("{tool_id} wants to {verb}; {} is overruled by a denial", grant.rule);
+    let message = format!("{tool_id} needs permission to {verb}, but a deny rule overrides {}", grant.rule);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
     let mut ruling = Ruling::deny(ReasonType::Rule, refusal);
     let closes = |read: bool| read || (write && capability.mounts.iter().any(|mount| mount.host == grant.host));
@@ -75,7 +75,7 @@ pub(super) fn closed_grant(call: &Call<'_>, path: &NamedPath) -> Option<Ruling> 
     let grants = call.case.grants.folders().filter(|grant| below(&path.guest, &grant.guest).is_some());
     let (grant, (words, source, blocked)) =
         grants.filter_map(|grant| Some((grant, closing(call, &grant.host, |read| read)?))).next()?;
-    let message = format!("{} is closed by a denial: {words} overrules {}", path.typed, grant.rule);
+    let message = format!("access to {} is denied: {words} overrides {}", path.typed, grant.rule);
     let refusal = Refusal::new(ErrorClass::PermissionDenied, "denied_by_rule", message);
     Some(Ruling {
         blocked_path: Some(blocked),
@@ -97,24 +97,24 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
     let (tool, is_metadata) = (case.declared.tool_id, origin.host.is_metadata());
     let (kind, message) = match reason.code {
         "denied_by_rule" => {
-            (ReasonType::Rule, format!("{tool} wants to reach {origin}, and {} denies that", reason.rule))
+            (ReasonType::Rule, format!("{tool} may not send requests to {origin}: {} denies it", reason.rule))
         }
         _ if is_metadata => {
             (ReasonType::SafetyCheck, format!("{tool} wants to reach {origin}, and {}", network::METADATA_HINT))
         }
         "special_address" => (
             ReasonType::SafetyCheck,
-            format!("{tool} wants to reach {origin}, a {}; --allow-net={origin} would allow that", reason.rule),
+            format!("{tool} needs to reach {origin}, a {}: grant it with --allow-net={origin}", reason.rule),
         ),
         _ if !can_grant => (
             ReasonType::SafetyCheck,
-            format!("{tool} wants to reach {origin}, and its profile does not declare that; name another URL"),
+            format!(
+                "{tool} does not declare access to {origin}, so no grant can allow it: use a URL that the tool declares"
+            ),
         ),
         _ => (
             ReasonType::Mode,
-            format!(
-                "{tool} wants to reach {origin}, and what was granted does not cover this URL; --allow-net={origin} would"
-            ),
+            format!("{tool} needs to reach {origin}, which no grant covers: add --allow-net={origin}"),
         ),
     };
     let mut refusal = Refusal::new(ErrorClass::PermissionDenied, reason.code, message);
@@ -143,7 +143,8 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
         }
     };
     if wishes.is_empty() {
-        let message = format!("{tool_id} wants to use the network, and neither it nor its arguments say where to");
+        let message =
+            format!("{tool_id} asks for network access, but neither its profile nor its arguments name a host");
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
     if !case.grants.network.can_grant(case.declared.profile, named) {
@@ -159,7 +160,7 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     }
     let why = match case.grants.network.is_empty() {
         true => "nothing allows it".to_owned(),
-        false => format!("what was granted does not cover that ({})", granted_hosts(case)),
+        false => format!("no grant covers it ({})", granted_hosts(case)),
     };
     let options = suggestion::hosts(case.declared.profile, named);
     let message = format!("{tool_id} wants to reach {wishes}, and {why}; {options} allows it");
@@ -178,9 +179,7 @@ fn missing_secret(case: &Case<'_>, capability: &Capability, named: &[Origin]) ->
         }
         Some(name) => {
             let option = suggestion::secret(name, case.declared.profile, named);
-            let message = format!(
-                "{tool_id} wants to send the secret {name}, and nothing allows it; add {option} to grant it to one host"
-            );
+            let message = format!("{tool_id} needs the secret {name}: grant it for one host with {option}");
             not_given(message).needs(AccessKind::Credential, Some(name.clone()), option)
         }
         None if refs.is_empty() => {

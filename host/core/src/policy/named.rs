@@ -274,7 +274,7 @@ pub(super) fn too_long() -> Refusal {
 }
 
 fn unreadable(field: &SubjectField, what: &str) -> Refusal {
-    let message = format!("the argument {} {what}, so the subject of the call is unknown", field.pointer);
+    let message = format!("cannot decide on this call: the argument {} {what}", field.pointer);
     Refusal::new(ErrorClass::PermissionDenied, "subject_unreadable", message)
 }
 

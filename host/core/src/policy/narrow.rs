@@ -35,7 +35,7 @@ pub(super) fn narrow<'p>(capability: &Capability, paths: &'p [NamedPath]) -> Res
             continue;
         };
         if capability.denials.iter().any(|denial| denial.read && path.touches(&denial.what)) {
-            return Err(refuse("denied_by_rule", "is closed by a denial"));
+            return Err(refuse("denied_by_rule", "is blocked by a deny rule"));
         }
         let folder = folder_of(path, mount, &mut steps);
         if steps == 0 && guard!("subject_steps") {

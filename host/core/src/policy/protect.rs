@@ -43,7 +43,7 @@ fn reaches_own_state(grants: &Grants, protected: &[PathBuf]) -> Option<Refusal> 
         .find(|(folder, grant)| folder.starts_with(&grant.host) || grant.host.starts_with(folder))
         .map(|(folder, grant)| {
             let message = format!(
-                "{} would reach toolcell's own state in {}; grant a narrower folder, or close it with --deny-read={}",
+                "{} would expose toolcell's own data in {}: grant a narrower folder, or add --deny-read={}",
                 grant.rule,
                 folder.display(),
                 folder.display(),

@@ -35,7 +35,7 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
         Files::Unsaid => {
             return notes.extend(granted.map(|grant| {
                 format!(
-                    "{} gives {tool} nothing: it declares no files, and the command may run other components; name its component alone, \
+                    "{} has no effect: {tool} declares no file access, and the command may run other components; name its component alone, \
                      or declare `paths` with toolcell wrap --profile",
                     grant.rule
                 )
@@ -48,13 +48,11 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
     for grant in case.grants.write.iter().filter(|grant| typed(grant.source)) {
         notes.push(match reads {
             true => format!("{} lets {tool} read only: its profile does not declare `file_write`", grant.rule),
-            false => format!("{} gives {tool} nothing: its profile declares no access to files", grant.rule),
+            false => format!("{} has no effect: {tool} does not declare file access", grant.rule),
         });
     }
     let unread = case.grants.read.iter().filter(|grant| typed(grant.source) && !reads);
-    notes.extend(
-        unread.map(|grant| format!("{} gives {tool} nothing: its profile does not declare `file_read`", grant.rule)),
-    );
+    notes.extend(unread.map(|grant| format!("{} has no effect: {tool} does not declare `file_read`", grant.rule)));
 }
 
 fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
@@ -62,9 +60,9 @@ fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
     for word in case.grants.variables.iter().filter(|word| typed(word.source)) {
         let (rule, name) = (&word.rule, &word.name);
         if !profile.environment.contains(name) {
-            notes.push(format!("{rule} gives {tool} nothing: its profile does not name this variable"));
+            notes.push(format!("{rule} has no effect: {tool} does not declare this variable"));
         } else if !case.grants.environment.iter().any(|(set, _)| set == name) {
-            notes.push(format!("{rule} gives {tool} nothing: the variable is not set"));
+            notes.push(format!("{rule} has no effect: the variable is not set"));
         }
     }
 }
@@ -74,9 +72,9 @@ fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
     let declared = case.declared.profile.wants(&AccessKind::Network);
     for (words, _) in case.grants.network.granted().filter(|(_, source)| typed(*source)) {
         if !declared {
-            notes.push(format!("{words} gives {tool} nothing: its profile does not declare `network`"));
+            notes.push(format!("{words} has no effect: {tool} does not declare `network`"));
         } else if ruling.behavior != Behavior::Deny && !world.network.rules().any(|(used, _)| used == words) {
-            notes.push(format!("{words} gives this call nothing: {}", reached(world)));
+            notes.push(format!("{words} has no effect on this call: {}", reached(world)));
         }
     }
 }
@@ -87,9 +85,9 @@ fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
     for grant in case.grants.secrets.iter().filter(|grant| typed(grant.source)) {
         let (rule, name) = (&grant.rule, &grant.name);
         if !profile.wants(&AccessKind::Credential) {
-            notes.push(format!("{rule} gives {tool} nothing: its profile does not declare `credential`"));
+            notes.push(format!("{rule} has no effect: {tool} does not declare `credential`"));
         } else if !profile.credential_refs.contains(name) {
-            notes.push(format!("{rule} gives {tool} nothing: its profile does not name {name}"));
+            notes.push(format!("{rule} has no effect: {tool} does not declare {name}"));
         } else if ruling.behavior != Behavior::Deny && !world.network.may_reach(&grant.origin) {
             notes.push(format!("{rule} is not sent by this call: {}", reached(world)));
         }
@@ -100,9 +98,9 @@ fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
     let (profile, tool) = (case.declared.profile, case.declared.tool_id);
     for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {
         if profile.tool_calls.is_empty() {
-            notes.push(format!("{} gives {tool} nothing: its profile names no tool_calls", grant.rule));
+            notes.push(format!("{} has no effect: {tool} does not declare tool_calls", grant.rule));
         } else if !covers_declared(grant, profile) {
-            notes.push(format!("{} gives {tool} nothing: its profile names no tool that this covers", grant.rule));
+            notes.push(format!("{} has no effect: it covers no tool that {tool} declares", grant.rule));
         }
     }
 }

@@ -83,24 +83,26 @@ pub(super) fn read<T: DeserializeOwned>(input: &Input, tool: &str) -> Result<T, 
 pub fn discovery() -> [Tool; 2] {
     let query = json!({
         "type": "string", "maxLength": QUERY_CHARS_MAX,
-        "description": format!("Words that say what the tool should do; or exact names: {SELECT}NAME,NAME"),
+        "description": format!("What the tool should do, in a few keywords; or exact names: {SELECT}NAME,NAME"),
     });
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": RESULTS_MAX, "default": RESULTS });
-    let name = json!({ "type": "string", "description": format!("The name of a tool, as {SEARCH_TOOLS} returns it") });
+    let name =
+        json!({ "type": "string", "description": format!("The tool name, exactly as {SEARCH_TOOLS} returned it") });
     [
         own(
             SEARCH_TOOLS,
             &format!(
-                "Finds tools that are not listed here, by words or by exact names. Call {LOAD_TOOL} before you call a tool \
-                 whose loading_state is `deferred`. The tools of pending_providers are found later: search again."
+                "Searches for tools that are not in your tool list, by keyword or exact name. If a result's \
+                 loading_state is `deferred`, call {LOAD_TOOL} before you call that tool. pending_providers are still \
+                 loading: search again later to include their tools."
             ),
             json!({ "query": query, "limit": limit }),
             "query",
         ),
         own(
             LOAD_TOOL,
-            "Loads a tool that is not listed here: returns its description and the schema of its arguments, and adds it to \
-             the list of tools. Then the tool can be called by its name.",
+            "Loads a tool that search_tools found. Returns its description and input schema, and adds it to your tool \
+             list; then call it by name.",
             json!({ "name": name }),
             "name",
         ),

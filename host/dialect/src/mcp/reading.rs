@@ -103,13 +103,13 @@ impl Unreadable {
 /// Builds the description of the tool.
 pub fn read_result() -> Tool {
     let properties = json!({
-        "reference": { "type": "string", "description": "The URI of the resource in which the whole result is" },
-        "offset": { "type": "integer", "minimum": 0, "default": 0, "description": "Where to begin, in bytes" },
+        "reference": { "type": "string", "description": "The resource URI of the full result, as given with the preview" },
+        "offset": { "type": "integer", "minimum": 0, "default": 0, "description": "Byte offset to start at" },
         "length": { "type": "integer", "minimum": 1, "maximum": LENGTH_MAX, "default": LENGTH_DEFAULT },
     });
     own(
         READ_RESULT,
-        "Reads a part of a result of which you got only a preview, marked with [cut].",
+        "Returns another part of a large result. Use it when a result was shortened to a preview, marked with [cut].",
         properties,
         "reference",
     )

@@ -27,7 +27,7 @@ impl ApprovalCommands {
         let known: Vec<String> = known.iter().map(|call| call.invocation_id.to_string()).collect();
         let text = match json {
             true => show::json_line(&json!({ "approvals": found })),
-            false if found.is_empty() => "nothing waits for an approval\n".to_owned(),
+            false if found.is_empty() => "no pending approvals\n".to_owned(),
             false => {
                 let mut text = String::new();
                 for call in &found {

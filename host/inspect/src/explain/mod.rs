@@ -76,8 +76,8 @@ fn unknown(code: &str, pages: &[&Page]) -> BadRequest {
         near => format!("similar codes: {}; ", near.join(", ")),
     };
     BadRequest(format!(
-        "there is no error code {shown:?} of toolcell; {similar}`toolcell explain` lists them all. A tool can have codes of \
-         its own, which its message explains"
+        "unknown error code {shown:?}; {similar}list all codes with `toolcell explain`. Tools can define codes of \
+         their own"
     ))
 }
 

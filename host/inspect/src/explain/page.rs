@@ -97,7 +97,7 @@ impl Origin {
             Self::Call(class) => {
                 let error = Refusal::new(class, code, "").to_error();
                 let retry = match error.retry.safe {
-                    true => "; a repetition does no harm if the tool changed nothing that lasts",
+                    true => "; safe if the tool made no lasting changes",
                     false => "",
                 };
                 vec![("class", with_id(class)), ("retry", format!("{}{retry}", retry_words(error.recoverability)))]
@@ -153,12 +153,14 @@ fn with_id(class: ErrorClass) -> String {
 
 fn retry_words(recoverability: Recoverability) -> &'static str {
     match recoverability {
-        Recoverability::None => "the caller can do nothing",
+        Recoverability::None => "not possible",
         Recoverability::RetrySame => "the same call",
         Recoverability::RetryAfter => "the same call, after a while",
         Recoverability::ChangeArguments => "with other arguments",
-        Recoverability::ChangeArgumentsOrPolicy => "with other arguments, or after the operator granted it",
-        Recoverability::DiscoverFirst => "after the tools were listed, or the schema loaded",
+        Recoverability::ChangeArgumentsOrPolicy => {
+            "after you change the arguments, or the operator grants the permission"
+        }
+        Recoverability::DiscoverFirst => "after listing the tools or loading the schema",
         Recoverability::Reapprove => "with another approval",
         Recoverability::SetupFirst => "after the set-up that the message names",
     }

@@ -49,7 +49,12 @@ pub struct Replay {
 impl Replay {
     pub fn run(self) -> anyhow::Result<Exit> {
         let home = Home::find()?;
-        let unknown = || BadRequest(format!("no call has the id {}, or one that ends so: toolcell calls", self.id));
+        let unknown = || {
+            BadRequest(format!(
+                "no call has an id that equals or ends in {}; list calls with `toolcell calls`",
+                self.id
+            ))
+        };
         let report = match calls::log(&home)?.checked_record(&self.id)?.ok_or_else(unknown)? {
             Ok(record) => self.report(&home, &record)?,
             Err(damage) => {

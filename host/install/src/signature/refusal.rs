@@ -56,7 +56,7 @@ impl Problem {
             Self::FormatUnknown => {
                 ("has a format that cannot be checked", "sigstore bundles and minisign signatures can be checked")
             }
-            Self::Invalid => ("does not hold: the signature or what it signs was changed", AGAIN),
+            Self::Invalid => ("is invalid: the signature or the component was changed", AGAIN),
             Self::WrongDigest => ("is over another digest, and does not hold for that one either", AGAIN),
             Self::Replayed => ("is a valid signature of another artifact, copied to this one", AGAIN),
             Self::WrongSubject => ("does not name this artifact, and nothing else", AGAIN),
@@ -113,7 +113,7 @@ pub(super) fn unsigned(reference: &Reference, entry: Option<&str>) -> Refusal {
         None if reference.is_path() => "ask the publisher to sign it; a file can be installed as it is".to_owned(),
         None => "ask the publisher to sign it; `toolcell install --allow-unsigned` accepts it as it is".to_owned(),
     };
-    refused("unsigned", format!("{reference} is not signed, so nothing says who made it; {next}"))
+    refused("unsigned", format!("{reference} is not signed, so its publisher is unknown; {next}"))
 }
 
 /// The refusal of signatures that hold, by `signers`, of whom the policy names none. `every_tag` is the identity of one of

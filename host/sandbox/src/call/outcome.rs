@@ -70,8 +70,10 @@ pub(super) fn size(outcome: &Outcome) -> u64 {
 
 pub(super) fn accept(outcome: Outcome, bytes: Metered) -> Result<GuestOutcome, Refusal> {
     if bytes.used > bytes.limit && guard!("output_limit") {
-        let message =
-            format!("the tool returned {} bytes, {} are allowed; --max-output raises it", bytes.used, bytes.limit);
+        let message = format!(
+            "the tool returned {} bytes; the limit is {} (raise it with --max-output)",
+            bytes.used, bytes.limit
+        );
         return Err(Refusal::new(ErrorClass::ResultTooLarge, "output_limit", message));
     }
     let output = |output: Output| GuestOutput {

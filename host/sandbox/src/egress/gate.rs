@@ -212,7 +212,7 @@ impl Gate {
                 let named = network::Origin { host, ..origin.clone() };
                 format!("; --allow-net={named} beside it would allow that")
             }
-            _ => format!("; --allow-net={origin} would allow it, for a tool that declares it"),
+            _ => format!("; add --allow-net={origin} if the tool declares this host"),
         };
         self.deny(&shown(target), &class, "network_denied", &reason.rule, &hint);
         error
@@ -220,7 +220,7 @@ impl Gate {
 
     fn deny(&self, target: &str, class: &str, code: &'static str, rule: &str, hint: &str) {
         let target = printable(target);
-        let message = format!("the sandbox did not let the tool send {target}: {rule}{hint}");
+        let message = format!("blocked request {target}: {rule}{hint}");
         self.record(class, target, rule, Denied { class: ErrorClass::SandboxViolation, code, message });
     }
 

@@ -7,7 +7,6 @@ mod interaction;
 mod log;
 pub(super) mod near;
 mod progress;
-pub(super) mod random;
 pub(super) mod tools;
 
 use super::bindings::tool::toolcell::tool as wit;

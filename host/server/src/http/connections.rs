@@ -69,8 +69,8 @@ struct Strangers {
 }
 
 struct Stranger {
-    /// When it came in, if it can be evicted only some time after that.
-    since: Option<Instant>,
+    /// When it came in: it can be evicted only some time after that.
+    since: Instant,
     leave: CancellationToken,
 }
 
@@ -146,7 +146,7 @@ impl Connections {
     fn add(self: &Arc<Self>, strangers: &mut Strangers) -> Connection {
         let (id, leave) = (strangers.next, CancellationToken::new());
         strangers.next += 1;
-        strangers.there.insert(id, Stranger { since: Some(Instant::now()), leave: leave.clone() });
+        strangers.there.insert(id, Stranger { since: Instant::now(), leave: leave.clone() });
         Connection { connections: Arc::clone(self), id, leave, known: Mutex::default(), waits: Mutex::default() }
     }
 
@@ -203,7 +203,7 @@ impl Strangers {
     /// Evicts the stranger that came first, if it had its place for `time`. Returns whether there was one.
     fn send_away(&mut self, time: Duration) -> bool {
         let first = self.there.iter().min_by_key(|(_, stranger)| stranger.since);
-        let over = first.filter(|(_, stranger)| stranger.since.is_none_or(|since| since.elapsed() >= time));
+        let over = first.filter(|(_, stranger)| stranger.since.elapsed() >= time);
         let over = over.map(|(id, _)| *id).filter(|_| guard!("stranger_places"));
         let over = over.and_then(|id| self.there.remove(&id));
         over.as_ref().inspect(|stranger| stranger.leave.cancel()).is_some()
@@ -214,13 +214,6 @@ impl Connection {
     /// Waits until the connection is evicted.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
-    }
-
-    /// Lets the connection be evicted from now on.
-    fn gives_way(&self) {
-        if let Some(stranger) = self.connections.strangers().there.get_mut(&self.id) {
-            stranger.since = None;
-        }
     }
 
     /// Takes one of the places of `principal`, unless the connection has one. Fails if none becomes free in time, or if too
@@ -234,18 +227,13 @@ impl Connection {
         let waits = waiting.try_take(principal);
         let has_room = waits.is_some();
         *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
-        if guard!("answered_waiting") {
-            self.is_no_stranger();
-        } else {
-            self.gives_way();
-        }
+        self.is_no_stranger();
         let all = Arc::clone(all);
         let places = async { Some([shares.take(principal).await?, all.acquire_owned().await.ok()?]) };
         let wait = if has_room { *wait } else { Duration::ZERO };
         let places = tokio::time::timeout(wait, places).await.ok().flatten().ok_or(Full)?;
         *known() = Some((Arc::clone(principal), places));
         self.waits.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.is_no_stranger();
         Ok(())
     }
 

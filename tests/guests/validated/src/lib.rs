@@ -43,7 +43,7 @@ impl guest::Guest for Validated {
                 ),
                 Tool::new(
                     "prepared",
-                    Access::ReadsFiles,
+                    Access::WritesFiles,
                     "Its preflight reads the file that it is told, and tries to write",
                 )
                 .input(json!({ "path": { "type": "string" } }), &["path"]),

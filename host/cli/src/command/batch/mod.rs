@@ -84,7 +84,7 @@ pub(super) struct OrderOptions {
     /// What is printed at once [default: progress_immediate_results_ordered]
     #[arg(long = "yield", value_name = "POLICY", value_parser = words::<YieldPolicy, 3>(YieldPolicy::ALL.map(YieldPolicy::as_str)))]
     yields: Option<YieldPolicy>,
-    /// What the first Ctrl-C does to calls that run. No other call starts after it [default: block]
+    /// On the first Ctrl-C, wait for running calls (block) or cancel them. No new call starts [default: block]
     #[arg(long, value_name = "POLICY", value_parser = words::<InterruptBehavior, 2>(InterruptBehavior::ALL.map(InterruptBehavior::as_str)))]
     interrupt: Option<InterruptBehavior>,
     /// What the failure of a call means for the others [default: cancel_dependent]

@@ -46,7 +46,7 @@ impl List {
             }
         }
         match listed.is_empty() {
-            true => lines.push("no tool is installed; `toolcell install REF` installs one".to_owned()),
+            true => lines.push("no tools installed; install one with `toolcell install REF`".to_owned()),
             false => lines.insert(0, row("NAME", "VERSION", "FROM")),
         }
         let shipped = shipped::names();

@@ -232,7 +232,8 @@ async fn decide_again(journey: &mut Journey<'_>, tool: &Arc<Tool>, input: &Input
 
 fn nobody_to_ask(question: &Question) -> Refusal {
     let brief = question.brief();
-    let message = format!("{} needs an approval ({}), and no approver can be asked", brief.tool_id, brief.reason);
+    let message =
+        format!("{} needs approval ({}), but no terminal or client can ask for it", brief.tool_id, brief.reason);
     Refusal::new(ErrorClass::PermissionDenied, "nobody_to_ask", message)
 }
 
@@ -248,7 +249,7 @@ fn expired() -> Refusal {
     Refusal::new(
         ErrorClass::ApprovalRejected,
         "approval_expired",
-        "the call was not approved in time; call again to ask",
+        "the approval request expired; call again to send a new one",
     )
 }
 

@@ -144,7 +144,7 @@ fn unclaimed(kept: Option<&Kept>) -> Refusal {
     if kept.is_some_and(|kept| kept.state == ApprovalState::Withdrawn && kept.result.is_none()) {
         return withdrawn();
     }
-    let message = "the approval cannot be used: it was used before, or its time is up; call again to ask";
+    let message = "the approval was already used or has expired; call again to request a new one";
     Refusal::new(ErrorClass::ApprovalRejected, "approval_not_open", message)
 }
 

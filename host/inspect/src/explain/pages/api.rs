@@ -45,7 +45,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "unknown_authorization",
         origins: &[Call(InvalidArguments)],
         means: "There is no authorization of this id.",
-        cause: "It is misspelt, or too long ago.",
+        cause: "The id is misspelled, or the authorization has expired.",
         remedy: "Send the execution again.",
     },
     Page {
@@ -73,7 +73,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "too_many_open_calls",
         origins: &[Api(429)],
         means: "Too many calls of this principal run without a request.",
-        cause: "At most 64 do.",
+        cause: "The limit is 64 calls per principal.",
         remedy: "Wait until some have ended, or cancel some.",
     },
     Page {
@@ -170,7 +170,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "unknown_path",
         origins: &[Api(404)],
-        means: "There is nothing at this path.",
+        means: "No route exists at this path.",
         cause: "It is misspelt.",
         remedy: "See `/v1/openapi.json`.",
     },
@@ -298,6 +298,6 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Api(403)],
         means: "The request is for another host, or from another origin.",
         cause: "A web page or a wrong address sends it.",
-        remedy: "Allow it with `--allow-host` or `--allow-origin`, if it is meant.",
+        remedy: "If you expect this host or origin, allow it with `--allow-host` or `--allow-origin`.",
     },
 ];

@@ -9,8 +9,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "unknown_tool",
         origins: &[Call(UnknownTool)],
-        means: "No tool has the name of the call.",
-        cause: "The name is misspelt, its component was not named, or the server offers other tools.",
+        means: "No loaded tool has this name.",
+        cause: "The name is misspelled, its component is not loaded, or the server does not offer it.",
         remedy: "List the tools (`toolcell describe`, `tools/list`, `GET /v1/tools`) and use a name from the list.",
     },
     Page {
@@ -23,7 +23,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "version_mismatch",
         origins: &[Call(UnknownTool)],
-        means: "The request names another version of the tool than the one that is offered.",
+        means: "The request asks for a version of the tool that is not offered.",
         cause: "The version is the digest of the component, and the component changed.",
         remedy: "List the tools again, and use the version that they have.",
     },
@@ -53,7 +53,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(CapabilityGap)],
         means: "The tool cannot be called, because its author retired it.",
         cause: "`lifecycle` of the declaration is `retired`.",
-        remedy: "Use the tool that replaces it; its description often names that one.",
+        remedy: "Use its replacement; the description often names it.",
     },
     Page {
         code: "tool_disabled",
@@ -157,8 +157,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "schema_mismatch",
         origins: &[Call(SchemaValidationFailed), Call(InvalidArguments)],
-        means: "The arguments do not fit the schema of the tool.",
-        cause: "A property is missing, unknown or of another type. The message names its place.",
+        means: "The arguments do not match the tool's schema.",
+        cause: "A property is missing, unknown or has the wrong type. The message names its location.",
         remedy: "Correct it; `toolcell describe` prints the schema.",
     },
     Page {
@@ -290,7 +290,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "too_many_calls",
         origins: &[Call(RateLimited)],
-        means: "Too many calls of this client run.",
+        means: "This client has too many calls running.",
         cause: "Each principal has a share of the calls that a server runs at once.",
         remedy: "Wait for answers, then send the call again.",
     },
@@ -319,7 +319,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "queue_full",
         origins: &[Call(RateLimited)],
         means: "Too many calls wait for their turn.",
-        cause: "They wait for a place, or for calls that use the same folder or the network.",
+        cause: "Calls wait for a free slot, or for other calls that use the same folder or the network.",
         remedy: "Call again later; `--max-parallel` and narrower grants shorten the queue.",
     },
     Page {
@@ -355,12 +355,12 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(Canceled)],
         means: "The call was canceled, because its host was told to stop and the call took too long.",
         cause: "A server was stopped, or a command was terminated.",
-        remedy: "Check what the tool changed until then, and call again if that is safe.",
+        remedy: "Check what the tool already changed; call again only if that is safe.",
     },
     Page {
         code: "sibling_canceled",
         origins: &[Call(SiblingCanceled)],
-        means: "The call was stopped or not started, because another call of its batch failed.",
+        means: "The call was stopped or never started because another call in its batch failed.",
         cause: "`--siblings` says what a failure means for other calls.",
         remedy: "Fix the call that failed, and repeat the batch.",
     },
@@ -376,7 +376,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(Canceled)],
         means: "The process that ran the call ended before the call did.",
         cause: "It was shut down or killed, it crashed, or the machine was switched off.",
-        remedy: "Check what the tool changed until then, and call again if that is safe.",
+        remedy: "Check what the tool already changed; call again only if that is safe.",
     },
     Page {
         code: "interrupted",
@@ -388,7 +388,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "call_lost",
         origins: &[Call(ExecutionFailed)],
-        means: "Nothing is on record of the end of the call.",
+        means: "The log has no result for this call.",
         cause: "It ended with its process before its tool started, or the log does not have it any more.",
         remedy: "Look for it with `toolcell calls`. A second call may run the tool a second time.",
     },

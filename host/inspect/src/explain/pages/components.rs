@@ -44,7 +44,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "component_changed",
         origins: &[Call(DependencyUnavailable), Call(SetupRequired), Replay],
-        means: "The component is another one than when it was loaded, or when the call was made.",
+        means: "The component changed after it was loaded, or after the recorded call.",
         cause: "Its file was replaced or removed.",
         remedy: "Call again when the tool is loaded anew; name the old component for a replay: `--component`.",
     },
@@ -86,7 +86,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "import_not_available",
         origins: &[Call(CapabilityGap)],
-        means: "The component imports what this host does not have.",
+        means: "The component imports an interface that toolcell does not provide.",
         cause: "It was made for another host, or for another version of the contract.",
         remedy: "Build it for `toolcell:tool`, or see the chapter on other worlds.",
     },
@@ -158,7 +158,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(SetupRequired)],
         means: "The source folder is not built.",
         cause: "It was never built here, or its component is not the one that was built.",
-        remedy: "Read it, then run `toolcell build DIR`, or add `--build`.",
+        remedy: "Review the sources, then run `toolcell build DIR` or add `--build`. A build runs native code as you.",
     },
     Page {
         code: "build_failed",
@@ -177,7 +177,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "memory_total_too_small",
         origins: &[Call(SetupRequired)],
-        means: "One call may take more memory than all calls get together.",
+        means: "The memory limit of one call is larger than the limit for all calls.",
         cause: "`--memory` and `--max-output` exceed `--memory-total`.",
         remedy: "Raise `--memory-total`, or lower the others.",
     },
@@ -220,7 +220,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "expired",
         origins: &[Call(InvalidArguments)],
         means: "The reference cannot be read any more.",
-        cause: "Newer results displaced it.",
+        cause: "Newer results have replaced it.",
         remedy: "Call the tool again.",
     },
     Page {

@@ -30,9 +30,9 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "digest_mismatch",
         origins: &[Call(PolicyBlocked)],
-        means: "The bytes have another digest than the expected one.",
+        means: "The bytes do not match the expected digest.",
         cause: "They were changed on their way, in the registry, or by their publisher.",
-        remedy: "Install nothing of it; `toolcell update` takes other bytes, if they are meant.",
+        remedy: "Do not install it. If the publisher did release a new version, run `toolcell update`.",
     },
     Page {
         code: "downgrade",
@@ -86,7 +86,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "lock_not_confirmed",
         origins: &[Call(PolicyBlocked)],
-        means: "The lock names bytes that this user has not confirmed.",
+        means: "`toolcell.lock` names a component that you have not confirmed.",
         cause: "Another user or program changed the lock.",
         remedy: "Run `toolcell install`, which shows what differs and asks.",
     },
@@ -276,13 +276,13 @@ pub(super) const PAGES: &[Page] = &[
         code: "unsigned",
         origins: &[Call(PolicyBlocked)],
         means: "The artifact is not signed.",
-        cause: "Nothing says who made it, and it does not come from a file.",
+        cause: "Its publisher is unknown, and it is not a local file.",
         remedy: "Ask the publisher to sign it, or install it with `--allow-unsigned`. A file can be installed as it is.",
     },
     Page {
         code: "signer_not_trusted",
         origins: &[Call(PolicyBlocked)],
-        means: "The signer is not one that the `[[trust]]` entries name.",
+        means: "No `[[trust]]` entry names this signer.",
         cause: "Another person, key or workflow signed it, or the same workflow for another tag.",
         remedy: "If you trust this signer, add an entry.",
     },
@@ -324,7 +324,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "signature_invalid",
         origins: &[Call(PolicyBlocked)],
-        means: "The signature does not hold.",
+        means: "The signature is invalid.",
         cause: "The bytes, or the signature, were changed.",
         remedy: "Install nothing of it; ask the publisher.",
     },
@@ -352,7 +352,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "signature_is_attestation",
         origins: &[Call(PolicyBlocked)],
-        means: "It is an attestation, and no signature.",
+        means: "The attached statement is an attestation, not a signature.",
         cause: "It says something of the artifact, and does not sign it.",
         remedy: "Ask the publisher to sign the artifact.",
     },

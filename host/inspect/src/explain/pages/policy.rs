@@ -9,21 +9,21 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "not_granted",
         origins: &[Call(PermissionDenied)],
-        means: "The tool needs a permission that the call does not have.",
-        cause: "Its profile asks for files, the network or a variable, and no grant gives that.",
-        remedy: "Grant what the message names, such as `--allow-read=DIR`, or do without the call.",
+        means: "The call lacks a permission that the tool needs.",
+        cause: "The tool declares access to files, the network, a variable or a secret, and no grant covers it.",
+        remedy: "Add the grant that the message names, such as `--allow-read=DIR`. Check first with `toolcell policy check`.",
     },
     Page {
         code: "path_not_granted",
         origins: &[Call(PermissionDenied)],
         means: "A path among the arguments is not in a granted folder.",
-        cause: "The grants name other folders, or the path leads out of them.",
+        cause: "The grants cover other folders, or `..` or a link leads out of them.",
         remedy: "Grant the folder of the path, or name a path inside the grants.",
     },
     Page {
         code: "path_leads_elsewhere",
         origins: &[Call(PermissionDenied)],
-        means: "A path among the arguments leads to another place than it says.",
+        means: "A path in the arguments is a link that leads to another folder.",
         cause: "It is a link to a file in another folder, or has too many links.",
         remedy: "Name the file itself.",
     },
@@ -51,9 +51,9 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "denied_by_rule",
         origins: &[Call(PermissionDenied)],
-        means: "A `deny` rule or a denial applies to the call.",
+        means: "A deny rule or a `--deny-` option blocks the call.",
         cause: "A `[[rule]]` of `toolcell.toml` with `behavior = \"deny\"`, or a `--deny-` option. The message has its reason.",
-        remedy: "Do without the call, or let the operator change the rule; `toolcell policy explain` names it.",
+        remedy: "Run `toolcell policy explain` to see the rule; the operator can change it.",
     },
     Page {
         code: "denied_by_hook",
@@ -65,7 +65,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "plan_mode",
         origins: &[Call(PermissionDenied)],
-        means: "The call has effects, and plan mode runs only calls without.",
+        means: "Plan mode runs only calls without effects, and this call has some.",
         cause: "`--mode=plan`, or `mode = \"plan\"` in `toolcell.toml`.",
         remedy: "Call in another mode.",
     },
@@ -143,9 +143,9 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "project_not_trusted",
         origins: &[Call(PolicyBlocked)],
-        means: "The project has a `toolcell.toml` that you did not trust.",
+        means: "You have not trusted this project's `toolcell.toml`.",
         cause: "It is new, or it or one of its hooks changed since.",
-        remedy: "Read it, then run `toolcell policy trust`; or use `--no-config`.",
+        remedy: "Review the file, then run `toolcell policy trust`, or ignore it with `--no-config`.",
     },
     Page {
         code: "policy_unreadable",
@@ -164,14 +164,14 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "nobody_to_ask",
         origins: &[Call(PermissionDenied), Call(CapabilityGap)],
-        means: "A person has to be asked, and no terminal or client can ask.",
+        means: "The call needs an answer from a person, and no terminal or client can ask for it.",
         cause: "The call needs an approval, or the tool has a question.",
         remedy: "Call from a terminal or from a client with elicitation, or use `toolcell approvals`.",
     },
     Page {
         code: "approval_not_possible",
         origins: &[Call(PermissionDenied)],
-        means: "The call needs an approval, and the mode forbids to ask.",
+        means: "The call needs an approval, but the mode or the tool's profile forbids asking.",
         cause: "`mode` is `non_interactive` or `plan`, or `permission_channel` of the tool is `none`.",
         remedy: "Call in the mode `default`, or add an `allow` rule if the tool's profile accepts one.",
     },
@@ -186,7 +186,7 @@ pub(super) const PAGES: &[Page] = &[
         code: "approval_expired",
         origins: &[Call(ApprovalRejected)],
         means: "The question was not answered in time.",
-        cause: "A question is open for ten minutes, or as long as `--approval-timeout` says.",
+        cause: "An approval request expires after ten minutes, or after `--approval-timeout`.",
         remedy: "Call again to ask again.",
     },
     Page {
@@ -207,14 +207,14 @@ pub(super) const PAGES: &[Page] = &[
         code: "approval_not_open",
         origins: &[Call(ApprovalRejected)],
         means: "The approval cannot be used.",
-        cause: "It was used before, or its time is up. An approval is for one run.",
+        cause: "The approval was already used or has expired. Each approval is valid for one run.",
         remedy: "Call again to ask again.",
     },
     Page {
         code: "approval_outdated",
         origins: &[Call(ApprovalRejected)],
         means: "The approval is void, because what was approved has changed.",
-        cause: "The component, the declaration, the permissions, the arguments or the caller are others.",
+        cause: "The component, declaration, permissions, arguments or caller changed after the approval.",
         remedy: "Call again to ask about the call as it is.",
     },
     Page {
@@ -298,7 +298,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "call_input_mismatch",
         origins: &[Call(HookBlocked), Call(SchemaValidationFailed)],
-        means: "The arguments fit the schema no more after they were changed.",
+        means: "The arguments no longer match the schema after a hook or a default changed them.",
         cause: "A hook, or a default of the contract, changed them.",
         remedy: "Fix the hook or the contract that the message names.",
     },

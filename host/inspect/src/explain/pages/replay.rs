@@ -126,7 +126,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "log_damaged",
         origins: &[Replay],
-        means: "The record of the call is not as it was written.",
+        means: "The call's log entry was changed or damaged.",
         cause: "A line of the log was changed, or the disk failed.",
         remedy: "Run `toolcell journal verify`.",
     },

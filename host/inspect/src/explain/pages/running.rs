@@ -10,8 +10,8 @@ pub(super) const PAGES: &[Page] = &[
         code: "deadline_exceeded",
         origins: &[Call(Timeout)],
         means: "The tool did not finish in time.",
-        cause: "It took longer than `--timeout`, or waits for something. What it answered in the 100 ms after that is kept.",
-        remedy: "Give it less to do, or raise `--timeout`.",
+        cause: "The call took longer than `--timeout`, for example because it waited for a server. What it answered in the 100 ms after that is kept.",
+        remedy: "Split the work into smaller calls, or raise `--timeout`.",
     },
     Page {
         code: "fuel_exhausted",
@@ -30,8 +30,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "memory_limit",
         origins: &[Call(SandboxViolation)],
-        means: "The tool needs more memory than it may use.",
-        cause: "All of its memories together exceed `--memory`.",
+        means: "The tool exceeded its memory limit.",
+        cause: "The total size of its linear memories exceeds `--memory`.",
         remedy: "Give it less data, or raise `--memory`.",
     },
     Page {
@@ -102,7 +102,7 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(SandboxViolation)],
         means: "The sandbox did not send a request of the tool.",
         cause: "No grant allows its host, method or address, or a rule denies it.",
-        remedy: "Grant the origin with `--allow-net`, if the tool should reach it.",
+        remedy: "If the tool should reach this host, add `--allow-net=ORIGIN` as the message shows.",
     },
     Page {
         code: "certificate_not_accepted",
@@ -142,9 +142,9 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "output_limit",
         origins: &[Call(ResultTooLarge)],
-        means: "The tool's output is larger than it may be.",
+        means: "The tool's output exceeds the size limit.",
         cause: "It exceeds `--max-output`.",
-        remedy: "Ask for less, or raise `--max-output`.",
+        remedy: "Request less data per call, or raise `--max-output`.",
     },
     Page {
         code: "event_limit",
@@ -334,13 +334,13 @@ pub(super) const PAGES: &[Page] = &[
         origins: &[Call(ExecutionFailed)],
         means: "A hook failed after the tool ran, so the output is withheld.",
         cause: "`on_failure` of the hook is `block`. The tool's effects are done.",
-        remedy: "Fix the hook; do not repeat the call blindly.",
+        remedy: "Fix the hook. The tool already ran, so check its effects before you call again.",
     },
     Page {
         code: "redacted",
         origins: &[Call(ResultRedacted)],
         means: "The stored result cannot be read.",
-        cause: "The operator lets no output out.",
+        cause: "The operator's settings withhold all output.",
         remedy: "Do without it.",
     },
     Page {
@@ -390,7 +390,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "beyond_caller",
         origins: &[Call(PermissionDenied)],
-        means: "A called tool wants more than the tool that calls it has.",
+        means: "A nested call asks for more access than its caller has.",
         cause: "A call below another one has at most the grants of both.",
         remedy: "Grant the calling tool the same, or call the inner tool yourself.",
     },
@@ -404,8 +404,8 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: "host_fault",
         origins: &[Call(ExecutionFailed)],
-        means: "toolcell itself failed; the tool is not to blame.",
+        means: "Internal error in toolcell; the tool is not the cause.",
         cause: "A defect of toolcell, or of the machine. The record has the details.",
-        remedy: "Run `toolcell show ID`, and report it.",
+        remedy: "Report a bug with the output of `toolcell show ID`.",
     },
 ];
