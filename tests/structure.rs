@@ -167,7 +167,8 @@ fn listed(file: &str, name: &str) -> Vec<String> {
 /// The ids of families in `text`: `IN` of `AT-IN-06`.
 fn families(text: &str) -> BTreeSet<&str> {
     let found = text.match_indices("AT-").filter_map(|(at, found)| {
-        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let before = &text[..at];
+        let after = &text[at + found.len()..];
         let end = after.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(after.len());
         (end > 0 && !before.ends_with(|c: char| c.is_alphanumeric())).then(|| &after[..end])
     });
@@ -201,7 +202,8 @@ fn compiled() -> String {
 
 /// The names of the functions in `source` that have the attribute of a test.
 fn tests_in(source: &str) -> Vec<&str> {
-    let (mut found, mut is_marked) = (Vec::new(), false);
+    let mut found = Vec::new();
+    let mut is_marked = false;
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[") {
             is_marked |= line == "#[test]" || line.starts_with("#[tokio::test");
@@ -228,12 +230,10 @@ fn tracked() -> Vec<String> {
 #[cfg(feature = "mutants")]
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     fn files(path: &std::path::Path) -> Vec<std::path::PathBuf> {
-        match path.is_dir() {
-            true => std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect(),
-            false => Some(path.to_owned())
-                .filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
-                .into_iter()
-                .collect(),
+        if path.is_dir() {
+            std::fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
+        } else {
+            Some(path.to_owned()).filter(|path| path.extension().is_some_and(|ext| ext == "rs")).into_iter().collect()
         }
     }
     let crates = std::fs::read_dir(root().join("host")).unwrap();

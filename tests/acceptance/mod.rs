@@ -23,7 +23,8 @@ fn own_home() -> (tempfile::TempDir, PathBuf) {
 
 /// The record of one call of a test guest.
 fn call(tool: &str, input: &Value, options: &[&str]) -> Value {
-    let (tool, input) = (guest(tool), input.to_string());
+    let tool = guest(tool);
+    let input = input.to_string();
     let record = Toolcell::new(["call", &tool, &input, "--record"].iter().chain(options)).run().json();
     check_record(&record);
     record
@@ -64,7 +65,8 @@ fn held(record: &Value) -> (u64, u64) {
 }
 
 fn overlap(one: &Value, other: &Value) -> bool {
-    let (one, other) = (held(one), held(other));
+    let one = held(one);
+    let other = held(other);
     one.0 < other.1 && other.0 < one.1
 }
 
@@ -191,7 +193,8 @@ fn at_acc_06_the_four_inputs_stay_apart_after_hooks() {
 #[test]
 fn at_acc_06_the_four_inputs_stay_apart_after_a_prompt() {
     let place = Place::of(&guest("probe#append_approved"));
-    let (sent, edited) = (place.input("sent"), place.input("edited"));
+    let sent = place.input("sent");
+    let edited = place.input("edited");
     let grant = format!("--allow-write={}", place.folder.display());
     let (child, id) = waiting(place.toolcell(&["call", &place.tool, &sent, &grant, "--record"]));
     place.run(&["approvals", "approve", &id, "--edit", &edited]).exits(0);
@@ -211,7 +214,8 @@ fn at_acc_06_the_four_inputs_stay_apart_after_a_prompt() {
 #[test]
 fn at_acc_07_a_risky_call_waits_for_an_approval_and_goes_on_under_its_id() {
     let place = Place::of(&guest("probe#append_approved"));
-    let (input, grant) = (place.input("one"), format!("--allow-write={}", place.folder.display()));
+    let input = place.input("one");
+    let grant = format!("--allow-write={}", place.folder.display());
     let (child, id) = waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--record"]));
     assert!(place.lines().is_empty());
     place.run(&["approvals", "approve", &id]).exits(0);
@@ -228,7 +232,8 @@ fn at_acc_07_a_risky_call_waits_for_an_approval_and_goes_on_under_its_id() {
 fn at_acc_08_a_denied_or_rejected_call_ends_in_a_terminal_error_result() {
     let denied = call("probe#read", &json!({ "path": root().join("README.md") }), &[]);
     let place = Place::of(&guest("probe#append_approved"));
-    let (input, grant) = (place.input("one"), format!("--allow-write={}", place.folder.display()));
+    let input = place.input("one");
+    let grant = format!("--allow-write={}", place.folder.display());
     let (child, id) = waiting(place.toolcell(&["call", &place.tool, &input, &grant, "--record"]));
     place.run(&["approvals", "deny", &id]).exits(0);
     let rejected: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
@@ -301,7 +306,8 @@ fn at_acc_11_a_failed_sibling_cancels_what_depends_on_it() {
 #[test]
 fn at_acc_12_a_large_result_is_a_preview_and_a_reference() {
     let (_guard, home) = own_home();
-    let (tool, input) = (guest("probe#big"), json!({ "bytes": 200_000 }).to_string());
+    let tool = guest("probe#big");
+    let input = json!({ "bytes": 200_000 }).to_string();
     let record = Toolcell::at(&home, ["call", &tool, &input, "--record"]).run().exits(0).json();
     check_record(&record);
     for content in ["content", "model_facing_content"] {
@@ -326,7 +332,8 @@ fn at_acc_13_empty_output_differs_from_missing_output() {
     assert_eq!((&crashed["result"]["is_error"], error(&crashed).0), (&json!(true), "execution_failed"));
     assert!(crashed["result"].get("empty_result").is_none(), "{:#}", crashed["result"]);
     let mut client = Client::of(&["probe#empty", "hostile#panic"]);
-    let (empty, crashed) = (client.call("empty", json!({})), client.call("panic", json!({})));
+    let empty = client.call("empty", json!({}));
+    let crashed = client.call("panic", json!({}));
     assert_eq!((&empty["isError"], &empty["_meta"]["toolcell/empty_result"]), (&json!(false), &json!(true)));
     assert_eq!((&crashed["isError"], crashed["_meta"].get("toolcell/empty_result")), (&json!(true), None));
 }

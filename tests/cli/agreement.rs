@@ -222,7 +222,8 @@ fn hears(place: &Place, row: &Row) {
             assert_eq!(client["isError"], json!(false), "{what}: {client:#}");
         }
         Heard::Refused(class, code, exit, cause) => {
-            let (of_check, of_call) = (error(&check), error(&call));
+            let of_check = error(&check);
+            let of_call = error(&call);
             assert_eq!(of_check, error(&explain), "{what}: check and explain");
             assert_eq!(of_check, of_call, "{what}: check and call");
             assert_eq!((check.code, call.code), (Some(exit), Some(exit)), "{what}: {of_call:?}");
@@ -276,7 +277,8 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
     let place = Place::new();
     place.secret("API_KEY", "a value of thirty characters..");
     let said = |tool: &str, input: &Value, options: &[&str], notes: &[&str]| {
-        let (tool, input) = (guest(tool), input.to_string());
+        let tool = guest(tool);
+        let input = input.to_string();
         let run = |command: &[&str], more: &[&str]| place.run(&[command, &[&tool, &input], options, more].concat());
         let called = run(&["call"], &[]);
         let record = run(&["call"], &["--record"]).json()["decisions"][0]["notes"].clone();
@@ -312,8 +314,8 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
         ],
     )
     .exits(0);
-    let (net, right) =
-        (format!("--allow-net={}", server.url("")), format!("--allow-secret=API_KEY@{}", server.url("")));
+    let net = format!("--allow-net={}", server.url(""));
+    let right = format!("--allow-secret=API_KEY@{}", server.url(""));
     let input = json!({ "url": server.url("/a") });
     let other = "--allow-secret=API_KEY@https://other.test";
     said(
@@ -331,7 +333,8 @@ fn a_grant_that_gives_a_call_nothing_is_named() {
 
 #[test]
 fn a_request_that_the_sandbox_did_not_send_is_a_refusal_and_no_limit() {
-    let (granted, other) = (Server::hello(), Server::hello());
+    let granted = Server::hello();
+    let other = Server::hello();
     let place = Place::new();
     // This tool does not declare which of its arguments are URLs, so the host cannot know them before the call.
     let input = json!({ "url": other.url("/"), "then": "fail" }).to_string();

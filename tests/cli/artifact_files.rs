@@ -30,7 +30,8 @@ fn a_person_reads_one_line_for_each_artifact_and_how_to_get_it() {
 #[test]
 fn artifacts_become_new_files_of_a_folder_whatever_they_are_called() {
     let (_guard, folder) = scratch();
-    let (out, outside) = (folder.join("deep/out"), folder.join("outside"));
+    let out = folder.join("deep/out");
+    let outside = folder.join("outside");
     fs::create_dir_all(&out).unwrap();
     fs::write(out.join("a.txt"), "mine").unwrap();
     std::os::unix::fs::symlink(&outside, out.join("b.txt")).unwrap();
@@ -64,7 +65,8 @@ fn a_folder_that_the_tool_swaps_for_a_link_while_it_runs_is_not_followed() {
         "files": [{ "name": "a.txt", "text": "content" }],
         "from": path("work/out"), "to": path("work/aside"), "link": "../private",
     });
-    let (tool, input) = (guest("probe#artifacts_swapping"), input.to_string());
+    let tool = guest("probe#artifacts_swapping");
+    let input = input.to_string();
     let options = [format!("--artifacts={}", path("work/out")), format!("--allow-write={}", path("work"))];
     let arguments = ["call", &tool, &input, "--no-config", "--json", &options[0], &options[1]];
     let ran = Toolcell::at(&kept("home"), arguments).run().exits(0);

@@ -161,7 +161,8 @@ fn an_artifact_that_was_removed_is_gone_and_its_call_is_shown() {
     let files = json!({ "files": [{ "name": "a.txt", "text": "a" }] });
     let record = home.call(&guest("probe#artifacts"), &files, &[]);
     let artifact = &record["result"]["artifact_refs"][0];
-    let (uri, digest) = (artifact["uri"].as_str().unwrap(), artifact["digest"].as_str().unwrap());
+    let uri = artifact["uri"].as_str().unwrap();
+    let digest = artifact["digest"].as_str().unwrap();
     assert_eq!(home.state(digest, 0)["state"], "available");
     std::fs::remove_file(home.payload(digest)).unwrap();
     let id = record["invocation"]["invocation_id"].as_str().unwrap();

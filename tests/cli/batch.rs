@@ -54,7 +54,8 @@ fn held(record: &Value) -> (u64, u64) {
 }
 
 pub(super) fn overlap(one: &Value, other: &Value) -> bool {
-    let (one, other) = (held(one), held(other));
+    let one = held(one);
+    let other = held(other);
     one.0 < other.1 && other.0 < one.1
 }
 

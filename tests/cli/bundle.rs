@@ -35,13 +35,17 @@ fn number(bytes: &[u8]) -> usize {
 fn unzipped(archive: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
     let end = archive.len() - 22;
     assert_eq!(&archive[end..end + 4], b"PK\x05\x06");
-    let (count, mut at) = (number(&archive[end + 10..end + 12]), number(&archive[end + 16..end + 20]));
+    let count = number(&archive[end + 10..end + 12]);
+    let mut at = number(&archive[end + 16..end + 20]);
     let mut files = Vec::new();
     for _ in 0..count {
         let entry = &archive[at..];
         assert_eq!(&entry[..4], b"PK\x01\x02");
-        let (crc, deflated, size) = (number(&entry[16..20]), number(&entry[20..24]), number(&entry[24..28]));
-        let (length, offset) = (number(&entry[28..30]), number(&entry[42..46]));
+        let crc = number(&entry[16..20]);
+        let deflated = number(&entry[20..24]);
+        let size = number(&entry[24..28]);
+        let length = number(&entry[28..30]);
+        let offset = number(&entry[42..46]);
         let name = String::from_utf8(entry[46..46 + length].to_vec()).unwrap();
         let mode = u32::try_from(number(&entry[38..42]) >> 16).unwrap();
         let local = &archive[offset..];
@@ -87,7 +91,8 @@ fn started(manifest: &Value, unpacked: &Path, chosen: &Path) -> Client {
 #[test]
 fn a_client_starts_the_tools_of_a_bundle_with_what_was_granted() {
     let (_guard, folder) = place();
-    let (tool, ask) = ("probe.wasm#read", "--ask-read=My notes");
+    let tool = "probe.wasm#read";
+    let ask = "--ask-read=My notes";
     bundle(&folder, &[tool, "echo.wasm", ask, "--timeout=20s", "--title=Notes", "-o", "notes.mcpb"]).exits(0);
     let unpacked = folder.join("unpacked");
     let manifest = unpack(&folder.join("notes.mcpb"), &unpacked);

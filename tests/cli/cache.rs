@@ -18,7 +18,8 @@ fn compiled(home: &Path) -> Vec<(String, SystemTime)> {
 #[test]
 fn a_second_run_compiles_nothing() {
     let (_guard, folder) = scratch();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     for command in [["call", &tool], ["describe", &tool], ["call", &tool]] {
         let before = compiled_if_any(&home);
         Toolcell::at(&home, command).run().exits(0);
@@ -41,7 +42,8 @@ fn compiled_if_any(home: &Path) -> Vec<(String, SystemTime)> {
 #[test]
 fn a_compiled_component_that_was_tampered_with_is_not_run() {
     let (_guard, folder) = scratch();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     Toolcell::at(&home, ["call", &tool]).run().exits(0);
     let file = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&file).unwrap();
@@ -85,7 +87,8 @@ fn change_unseen(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 #[test]
 fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
     let (_guard, folder) = on_disk();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     call_until_noted(&home, &tool);
     // The compiled code: authentication fails, and it is compiled again.
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
@@ -102,7 +105,8 @@ fn a_file_that_changed_under_the_same_size_and_times_is_read_again() {
 #[test]
 fn a_note_that_toolcell_did_not_write_counts_for_nothing() {
     let (_guard, folder) = on_disk();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     let note = call_until_noted(&home, &tool);
     let entry = home.join("cache/components").join(&compiled(&home)[0].0);
     let good = std::fs::read(&entry).unwrap();
@@ -236,7 +240,8 @@ impl Drop for Mapped {
 #[test]
 fn a_component_that_changes_through_a_mapping_loses_its_old_code() {
     let (_guard, folder) = on_disk();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     let mapped = Mapped::of(Path::new(&tool));
     // From here on the page is writable, and the file keeps the time of this write.
     mapped.change(|byte| byte);
@@ -259,7 +264,8 @@ fn a_component_that_changes_through_a_mapping_loses_its_old_code() {
 #[test]
 fn a_tool_that_crashes_while_it_describes_itself_says_why_and_is_compiled_once() {
     let (_guard, folder) = scratch();
-    let (home, tool) = (folder.join("home"), fixture("crasher").display().to_string());
+    let home = folder.join("home");
+    let tool = fixture("crasher").display().to_string();
     let mut kept = Vec::new();
     for command in [&["describe", &tool][..], &["describe", &tool, "--json"], &["call", &tool], &["mcp", &tool]] {
         let ran = Toolcell::at(&home, command).run();
@@ -277,7 +283,8 @@ fn a_tool_that_crashes_while_it_describes_itself_says_why_and_is_compiled_once()
 #[test]
 fn checking_the_edit_of_an_approver_keeps_no_more_than_the_user_allows() {
     let (_guard, folder) = scratch();
-    let (home, tool) = (folder.join("home"), echo_in(&folder));
+    let home = folder.join("home");
+    let tool = echo_in(&folder);
     std::fs::create_dir(&home).unwrap();
     let asks = "[cache]\nmax = \"1KiB\"\n[[rule]]\nbehavior = \"ask\"\ntool = \"*\"\n";
     std::fs::write(home.join("toolcell.toml"), asks).unwrap();

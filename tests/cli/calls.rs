@@ -62,7 +62,8 @@ fn every_call_can_be_listed_and_shown_after_its_end() {
 #[test]
 fn an_end_that_fits_several_ids_is_a_bad_request_that_lists_them() {
     let home = Home::new();
-    let (mut last, mut ids) = (String::new(), Vec::new());
+    let mut last = String::new();
+    let mut ids = Vec::new();
     // An id ends in one of 32 letters.
     while ids.iter().filter(|id: &&String| id.ends_with(&last)).count() < 2 {
         ids.push(id(&home.call(&guest("probe#nowhere"), &json!({}), &[])));
@@ -78,7 +79,8 @@ fn an_end_that_fits_several_ids_is_a_bad_request_that_lists_them() {
 
 #[test]
 fn a_page_says_what_a_call_wrote_and_requested() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let home = Home::new();
+    let (_guard, folder) = scratch();
     let file = folder.join("a.txt");
     let allowed = format!("--allow-write={}", folder.display());
     let record = home.call(&guest("probe#append"), &json!({ "path": file, "text": "x" }), &[&allowed]);
@@ -148,7 +150,8 @@ fn a_call_whose_process_is_killed_ends_as_canceled_and_runs_once() {
     assert_eq!(shown["result"]["error"]["error_class"], "canceled");
     check_record(&shown);
     // What was decided was written down with the start.
-    let (invocation, decisions) = (&shown["invocation"], shown["decisions"].as_array().unwrap());
+    let invocation = &shown["invocation"];
+    let decisions = shown["decisions"].as_array().unwrap();
     assert_eq!(invocation["permission_decision_refs"], json!([decisions[0]["decision_id"]]));
     let policies = json!(["permission_profile:hostile.spin.permissions"]);
     assert_eq!((&decisions[0]["policy_refs"], &invocation["policy_refs"]), (&policies, &policies));

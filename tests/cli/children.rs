@@ -44,10 +44,12 @@ fn an_alias_means_a_tool_of_the_component_that_was_named() {
     let place = Place::of(&guest("caller#caller_alias"));
     // The name of this tool is an alias of `caller.call`.
     let other = declaring("other", |declaration| declaration["name"] = json!("caller_alias"));
-    let (other_file, asking) = (place.folder.join("other.wasm"), place.folder.join("ask.toml"));
+    let other_file = place.folder.join("other.wasm");
+    let asking = place.folder.join("ask.toml");
     std::fs::write(&other_file, other).unwrap();
     std::fs::write(&asking, "[[rule]]\nbehavior = \"ask\"\ntool = \"caller.call\"\n").unwrap();
-    let (other, asking) = (format!("--tool={}", other_file.display()), format!("--config={}", asking.display()));
+    let other = format!("--tool={}", other_file.display());
+    let asking = format!("--config={}", asking.display());
     let call = ["call", &place.tool, "{}", &other, "--allow-tool=*", "--record"];
     let record = place.run(&call).exits(0).json();
     assert_eq!(record["invocation"]["tool_id"], "caller.call");
@@ -70,7 +72,8 @@ fn a_file_grants_calls_of_the_tools_that_it_names() {
     let text = format!("[grants]\ntool = [\"probe.*\"]\n[[tool]]\ncomponent = {:?}\n", fixture("probe"));
     std::fs::write(&file, text).unwrap();
     let config = format!("--config={}", file.display());
-    let (caller, input) = (guest("caller#call"), calling("probe.invocation", json!({})));
+    let caller = guest("caller#call");
+    let input = calling("probe.invocation", json!({}));
     let answer = Toolcell::new(["call", &caller, &input, &config, "--json"]).run().exits(0).json();
     assert!(answer["structured_content"]["answers"][0]["structured"]["invocation_id"].is_string(), "{answer:#}");
     // A tool that calls no others needs none of the tools of the file.
@@ -113,8 +116,10 @@ fn the_calls_around_a_call_are_shown_with_it() {
     let record =
         place.run(&["call", &place.tool, &input, &tool("probe"), &tool("caller"), "--allow-tool=*", "--record"]);
     let record = record.exits(0).json();
-    let (own, below) = (&record["invocation"]["invocation_id"], &record["invocation"]["child_invocation_ids"][0]);
-    let (own, below) = (own.as_str().unwrap(), below.as_str().unwrap());
+    let own = &record["invocation"]["invocation_id"];
+    let below = &record["invocation"]["child_invocation_ids"][0];
+    let own = own.as_str().unwrap();
+    let below = below.as_str().unwrap();
     let shown = place.run(&["show", own]).exits(0).stdout;
     assert!(
         shown.contains(&format!("  called caller.call_2: {below} succeeded\n    called probe.invocation: ")),
@@ -129,8 +134,8 @@ fn the_calls_around_a_call_are_shown_with_it() {
 /// A call of a tool that calls one which needs an approval, to add `line`.
 fn asking(place: &Place, text: &str) -> Toolcell {
     let append: Value = serde_json::from_str(&place.input(text)).unwrap();
-    let (input, grant) =
-        (calling("probe.append_approved", append), format!("--allow-write={}", place.folder.display()));
+    let input = calling("probe.append_approved", append);
+    let grant = format!("--allow-write={}", place.folder.display());
     place.toolcell(&["call", &place.tool, &input, &grant, &tool("probe"), "--allow-tool=probe.*", "--json"])
 }
 

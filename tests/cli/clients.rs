@@ -58,7 +58,8 @@ fn what_is_printed_starts_from_any_folder_with_what_was_granted() {
 #[test]
 fn a_project_that_is_trusted_is_named_and_another_one_is_not() {
     let (_guard, path) = scratch();
-    let (folder, home) = (path.join("project"), path.join("home"));
+    let folder = path.join("project");
+    let home = path.join("home");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(fixture("probe"), folder.join("probe.wasm")).unwrap();
     std::fs::write(folder.join("toolcell.toml"), "[[tool]]\ncomponent = \"probe.wasm#echo\"\n").unwrap();
@@ -85,7 +86,8 @@ fn wrong(checks: &[Value], subject: &str) -> Vec<String> {
 #[test]
 fn doctor_says_what_is_wrong_with_a_configuration_and_how_to_mend_it() {
     let (_guard, path) = scratch();
-    let (folder, home) = (path.join("project"), path.join("home"));
+    let folder = path.join("project");
+    let home = path.join("home");
     std::fs::create_dir(&folder).unwrap();
     let write = |text: &str| std::fs::write(folder.join("toolcell.toml"), text).unwrap();
     let named = "--config=toolcell.toml";
@@ -131,7 +133,8 @@ fn doctor_starts_what_a_client_would_start() {
 #[test]
 fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names() {
     let (_guard, folder) = scratch();
-    let (program, marker) = (folder.join("evil/toolcell"), folder.join("started"));
+    let program = folder.join("evil/toolcell");
+    let marker = folder.join("started");
     std::fs::create_dir(folder.join("evil")).unwrap();
     std::fs::write(&program, format!("#!/bin/sh\nenv > {}\n", marker.display())).unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -170,7 +173,8 @@ fn doctor_starts_no_other_program_and_no_other_command_that_a_clients_file_names
 #[test]
 fn doctor_starts_no_server_with_its_state_in_another_folder() {
     let (_guard, folder) = scratch();
-    let (home, other) = (folder.join("home"), folder.join("other"));
+    let home = folder.join("home");
+    let other = folder.join("other");
     let tool = format!("{}#echo", fixture("probe").display());
     let looks = |said: &Value| {
         let own = env!("CARGO_BIN_EXE_toolcell");

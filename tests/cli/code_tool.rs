@@ -170,7 +170,8 @@ fn a_script_that_fails_or_does_not_end_says_why() {
 fn a_served_script_calls_the_tools_that_are_served_with_it() {
     let place = Place::new();
     let code = format!("{}#run", built("code").display());
-    let (files, jq) = (example("files"), example("jq"));
+    let files = example("files");
+    let jq = example("jq");
     let arguments = [&["mcp", &code, &files, &jq], &GRANTED[..]].concat();
     let mut client = Client::run(place.home.toolcell(&arguments).dir(&place.folder));
     client.initialize("2025-11-25");

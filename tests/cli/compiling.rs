@@ -76,7 +76,8 @@ fn a_compiler_that_the_kernel_kills_is_no_limit_on_time() {
 #[test]
 fn the_limits_of_a_compilation_are_those_of_the_users_own_file() {
     let (_kept, folder) = scratch();
-    let (home, bomb) = (folder.join("home"), folder.join("bomb.wasm"));
+    let home = folder.join("home");
+    let bomb = folder.join("bomb.wasm");
     std::fs::write(&bomb, wat::parse_str(compile_bomb()).unwrap()).unwrap();
     std::fs::create_dir(&home).unwrap();
     let bomb = bomb.to_str().unwrap();

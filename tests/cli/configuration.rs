@@ -24,7 +24,8 @@ fn error(record: &Value) -> (&str, &str) {
 #[test]
 fn each_call_gets_the_settings_of_its_tool_in_its_own_instance() {
     let home = Home::new();
-    let (one, two) = (guest("configured#settings"), guest("configured#settings_2"));
+    let one = guest("configured#settings");
+    let two = guest("configured#settings_2");
     assert_eq!(given(&home.call(&one, &json!({}), &[])), &json!([]), "no settings, no call of `configure`");
     let first = entry("#settings", "config = { unit = \"metre\", places = 2 }");
     home.configure(&format!("{first}{}", entry("#settings_2", "config.unit = \"yard\"")));

@@ -238,8 +238,10 @@ fn at_a_terminal_with(place: &Place, answer: &str, variables: &[(&str, &str)]) -
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    let mut keys = child.stdin.take().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    let mut piece = [0; 4096];
     while let Ok(count @ 1..) = screen.read(&mut piece) {
         seen.extend_from_slice(&piece[..count]);
         if seen.ends_with(b"[y/N] ") {
@@ -289,7 +291,8 @@ fn noting(names: &[&str]) -> tempfile::TempDir {
 
 #[test]
 fn the_question_says_what_a_build_fetches_and_runs_nothing_in_the_folder() {
-    let (place, programs) = (Place::new(), noting(&["rustc", "cargo", "rustup"]));
+    let place = Place::new();
+    let programs = noting(&["rustc", "cargo", "rustup"]);
     let path = format!("{}:/usr/bin:/bin", programs.path().display());
     let variables = [("PATH", path.as_str()), ("TOOLCELL_GUEST_TOOLCHAIN", "rustup")];
     let (seen, code) = at_a_terminal_with(&place, "n\n", &variables);
@@ -355,7 +358,8 @@ fn what_steers_the_build_of_two_tools_is_closed_once() {
 #[test]
 fn doctor_asks_no_compiler_in_the_current_folder() {
     // rustup's `rustc` runs the program that the rust-toolchain file of its folder names.
-    let (place, programs) = (Place::new(), noting(&["rustc", "cargo"]));
+    let place = Place::new();
+    let programs = noting(&["rustc", "cargo"]);
     let path = format!("{}:/usr/bin:/bin", programs.path().display());
     let home = place.folder.join("../home");
     Toolcell::at(Path::new(&home), ["doctor", "--json"])

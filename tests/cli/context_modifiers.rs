@@ -87,7 +87,8 @@ fn calls_that_can_change_the_context_run_one_at_a_time_unless_their_changes_are_
         let records = printed(&ran);
         overlap(&records[0], &records[1])
     };
-    let (serial, deferred) = ("allow_serial_only", "defer_until_batch_complete");
+    let serial = "allow_serial_only";
+    let deferred = "defer_until_batch_complete";
     assert!(!overlaps(["modify", "modify_secretly"], serial));
     assert!(!overlaps(["modify", "modify_later"], serial), "the batch says so, whatever the tool says");
     assert!(overlaps(["modify", "modify_later"], deferred));

@@ -133,8 +133,8 @@ fn the_records_follow_the_specification_and_refer_to_each_other() {
         let ids = |list: &str, id: &str| -> Vec<Value> {
             records[list].as_array().unwrap().iter().map(|record| record[id].clone()).collect()
         };
-        let (interfaces, executions) =
-            (ids("interfaces", "interface_id"), ids("execution_profiles", "execution_profile_id"));
+        let interfaces = ids("interfaces", "interface_id");
+        let executions = ids("execution_profiles", "execution_profile_id");
         let permissions = ids("permission_profiles", "permission_profile_id");
         for declaration in records["declarations"].as_array().unwrap() {
             check_one("tool-declaration", declaration);
@@ -163,7 +163,8 @@ fn what_an_execution_profile_says_is_what_the_host_saw() {
         ["supports_progress", "supports_partial_results", "supports_artifacts", "cancel_mode", "validates_values"]
             .map(|fact| profile[fact].clone())
     };
-    let (yes, no) = (|| json!(true), || json!(false));
+    let yes = || json!(true);
+    let no = || json!(false);
     assert_eq!(facts(&profile("probe#echo")), [yes(), yes(), yes(), json!("forced"), no()]);
     assert_eq!(facts(&profile("cancellable#polling")), [no(), no(), no(), json!("both"), no()]);
     assert_eq!(facts(&profile("validated#even")), [no(), no(), yes(), json!("forced"), yes()]);
@@ -216,7 +217,8 @@ fn what_a_profile_says_of_the_network_credentials_and_canceling_is_no_constant()
 fn a_tool_that_cannot_be_shown_is_an_error_in_both_forms() {
     let (_guard, folder) = scratch();
     std::fs::write(folder.join("garbage.wasm"), "garbage").unwrap();
-    let (garbage, echo) = (folder.join("garbage.wasm").display().to_string(), format!("{}#none", echo_in(&folder)));
+    let garbage = folder.join("garbage.wasm").display().to_string();
+    let echo = format!("{}#none", echo_in(&folder));
     for tool in [garbage.as_str(), &echo, "no/such/tool"] {
         let ran = Toolcell::new(["describe", tool]).run().exits(2);
         assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error: "), "{ran:?}");

@@ -125,10 +125,7 @@ fn each_call_of_a_message_has_one_result_in_the_order_of_the_calls() {
         let [one, two, three, four, five, six, again] = told.as_slice() else { panic!("{told:#?}") };
         assert!(one.id == "one" && one.text.contains("\"input\":{\"n\":1.0}"), "{one:?}");
         two.failed("two", "invalid_arguments/arguments_not_json]");
-        three.failed(
-            "three",
-            "unknown_tool/unknown_tool]: no tool named `no_such_tool`; available: probe_echo, ",
-        );
+        three.failed("three", "unknown_tool/unknown_tool]: no tool named `no_such_tool`; available: probe_echo, ");
         four.failed("four", "dependency_unavailable/told_to_fail]: no answer");
         assert_eq!((five.id.as_str(), five.text.as_str()), ("five", "(no output)"));
         assert_eq!((six.id.as_str(), six.text.as_str()), ("six", "{\"n\":7}"));
@@ -164,7 +161,8 @@ fn images_reach_the_model_where_its_api_takes_them() {
 
 #[test]
 fn a_large_result_is_a_preview_and_a_reference_and_a_change_of_the_context_is_for_the_operator() {
-    let (big, modifier) = (guest("probe#big"), guest("modifier#modify"));
+    let big = guest("probe#big");
+    let modifier = guest("modifier#modify");
     let set = json!({ "changes": [{ "key": "zz", "value": 7 }] }).to_string();
     let calls = [("big", "big", "{\"bytes\": 200000}"), ("set", "modify", set.as_str())];
     for dialect in SPOKEN {
@@ -197,7 +195,8 @@ fn grants_and_limits_are_the_same_in_every_dialect() {
 
 #[test]
 fn a_model_reaches_no_tool_that_it_was_not_offered() {
-    let (tools, echo) = (probes(&["counter"]), guest("probe#echo"));
+    let tools = probes(&["counter"]);
+    let echo = guest("probe#echo");
     let path = echo.split_once('#').unwrap().0.to_owned();
     for dialect in SPOKEN {
         for name in [echo.as_str(), path.as_str(), "echo", "probe.echo", "probe_echo", "probe#counter", ""] {

@@ -95,7 +95,8 @@ fn an_unknown_way_to_a_toolchain_is_told() {
 #[test]
 fn control_sequences_of_a_file_reach_no_terminal() {
     let (_guard, folder) = scratch();
-    let (home, project) = (folder.join("home"), folder.join("project"));
+    let home = folder.join("home");
+    let project = folder.join("project");
     std::fs::create_dir_all(&project).unwrap();
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}";
     let write = |text: String| std::fs::write(project.join("toolcell.toml"), text).unwrap();

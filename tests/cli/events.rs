@@ -150,7 +150,8 @@ fn a_follower_sees_a_call_of_another_process_run_and_die() {
     home.call(&guest("probe#echo"), &json!({ "text": "before" }), &[]);
     let before = home.events(&[]).len() as u64;
     let mut follower = Follower::start(&home, &[]);
-    let (ticker, input) = (example("ticker"), json!({ "ticks": 10_000, "interval_ms": 30 }).to_string());
+    let ticker = example("ticker");
+    let input = json!({ "ticks": 10_000, "interval_ms": 30 }).to_string();
     let mut call = home.toolcell(&["call", &ticker, &input, "--timeout=5m"]).spawn();
     let first = follower.wait_for("tool.invocation.progress");
     follower.wait_for("tool.invocation.progress");

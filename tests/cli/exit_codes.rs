@@ -86,7 +86,8 @@ fn a_fault_of_toolcell_itself_is_70_and_is_told_with_its_cause() {
 fn a_key_that_cannot_be_read_refuses_the_call_with_a_result() {
     use std::os::unix::fs::PermissionsExt;
     let (_guard, folder) = scratch();
-    let (tool, home) = (echo_in(&folder), folder.join("home"));
+    let tool = echo_in(&folder);
+    let home = folder.join("home");
     let call = || Toolcell::at(&home, ["call", &tool, "{}", "--json"]).run();
     call().exits(0);
     let key = home.join("keys/components");

@@ -61,7 +61,8 @@ fn a_file_whose_names_cannot_all_be_looked_for_is_not_opened_and_the_call_says_w
     fs::write(folder.join("one"), "what is in it").unwrap();
     fs::hard_link(folder.join("one"), folder.join("two")).unwrap();
     let read = |options: &[&str]| {
-        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": "one" }).to_string());
+        let tool = format!("{}#read", example("files"));
+        let input = json!({ "path": "one" }).to_string();
         let mut arguments = vec!["call", &tool, &input, "--allow-read=.", "--no-config", "--record"];
         arguments.extend(options);
         Toolcell::new(arguments).dir(&folder).run()

@@ -56,7 +56,8 @@ fn descriptors_and_paths_of_preview_1_fail_as_it_says_or_as_the_book_says() {
     // In the book: the first descriptor beyond the streams is the working directory, so it is no bad one.
     assert_eq!(exit_code(shut(3), json!({})), 57);
 
-    let (make, remove) = (("path_create_directory", "i32 i32 i32"), ("path_remove_directory", "i32 i32 i32"));
+    let make = ("path_create_directory", "i32 i32 i32");
+    let remove = ("path_remove_directory", "i32 i32 i32");
     let removing = "(call $path_remove_directory (i32.const 3) (i32.const 64) (i32.const 4))";
     let both = format!("(i32.add (call $path_create_directory (i32.const 3) (i32.const 64) (i32.const 3)) {removing})");
     assert_eq!(exit_code(exits_with(&[make, remove], &both), json!({})), 0);
@@ -76,7 +77,8 @@ fn a_program_that_takes_all_memory_for_its_own_dies_as_the_book_says_unless_it_t
         let input = json!({ "args": ["one", "two", "three"] }).to_string();
         toolcell(&folder, &["call", "probe.wasm", &input, "--json", "--no-config"]).json()
     };
-    let (sizes, get) = (format!("(drop {SIZES})"), format!("(drop {GET})"));
+    let sizes = format!("(drop {SIZES})");
+    let get = format!("(drop {GET})");
     assert_eq!(run(TAKE, &format!("{sizes} {get}"))["structured_content"]["exit_code"], 0);
     assert_eq!(run(&format!("{sizes} {TAKE}"), &get)["error"]["error_code"], "guest_panicked");
 }
@@ -101,7 +103,8 @@ fn files_that_a_component_cannot_declare_are_those_that_a_command_grants_to_it_a
     let data = folder.join("data");
     std::fs::create_dir(&data).unwrap();
     let data = data.to_str().unwrap();
-    let (read, write) = (format!("--allow-read={data}"), format!("--allow-write={data}"));
+    let read = format!("--allow-read={data}");
+    let write = format!("--allow-write={data}");
     let call = |tool: &str, input: &str, options: &[&str]| {
         let called = [&["call", tool, input, "--record", "--no-config"], options].concat();
         toolcell(&folder, &called).exits(0).json()
@@ -249,7 +252,8 @@ fn a_description_may_change_the_order_of_its_keys_and_what_else_changes_is_named
     let turned =
         r#"{"parameters": {"properties": {"b": {}, "a": {}}, "type": "object"}, "description": "d", "name": "t"}"#;
     let other = spec.replace("\"d\"", "\"e\"");
-    let (same, differs) = (in_turn(spec, turned), in_turn(spec, &other));
+    let same = in_turn(spec, turned);
+    let differs = in_turn(spec, &other);
     let (_guard, folder) = scratch();
     let describe = |component: &[u8], at: u32| {
         std::fs::write(folder.join("t.wasm"), again(component, at)).unwrap();

@@ -8,13 +8,15 @@ use crate::support::{Ran, Server, fixture};
 
 /// Runs `tool` with `input` as a call and as a prediction of it.
 fn both(place: &Place, tool: &str, input: &Value, options: &[&str]) -> (Ran, Ran) {
-    let (tool, input) = (guest(tool), input.to_string());
+    let tool = guest(tool);
+    let input = input.to_string();
     let run = |command: &[&str]| place.run(&[command, &[&tool, &input, "--json"], options].concat());
     (run(&["call"]), run(&["policy", "check"]))
 }
 
 fn explained(place: &Place, tool: &str, input: &Value, options: &[&str]) -> (Value, String) {
-    let (tool, input) = (guest(tool), input.to_string());
+    let tool = guest(tool);
+    let input = input.to_string();
     let run = |more: &[&str]| place.run(&[&["policy", "explain", &tool, &input], options, more].concat());
     (run(&["--json"]).json(), run(&[]).stdout)
 }
@@ -85,7 +87,8 @@ fn the_network_and_the_secrets_of_a_call_are_shown_in_both_forms() {
     let server = Server::hello();
     let rule = format!("[[rule]]\nbehavior = \"deny\"\nurl = {:?}\n", server.url("/admin"));
     let place = Place::new().user(&rule);
-    let (net, secret) = (server.url(""), format!("API_KEY@{}", server.url("")));
+    let net = server.url("");
+    let secret = format!("API_KEY@{}", server.url(""));
     place.secret("API_KEY", "a value of thirty characters..");
     let options = [&format!("--allow-net={net}") as &str, "--deny-net=evil.test", &format!("--allow-secret={secret}")];
     let (json, people) = explained(&place, "courier#header", &json!({ "url": server.url("/a") }), &options);

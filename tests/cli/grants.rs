@@ -14,9 +14,10 @@ fn read(dir: &Path, options: &[&str], path: &str) -> Result<String, String> {
     let mut arguments = vec!["call", &tool, &input, "--json"];
     arguments.extend(options);
     let answer = Toolcell::new(arguments).dir(dir).run().exits(0).json()["structured_content"].clone();
-    match answer["ok"] == true {
-        true => Ok(answer["value"]["text"].as_str().unwrap().to_owned()),
-        false => Err(answer["error"].to_string()),
+    if answer["ok"] == true {
+        Ok(answer["value"]["text"].as_str().unwrap().to_owned())
+    } else {
+        Err(answer["error"].to_string())
     }
 }
 
@@ -56,19 +57,22 @@ fn a_refusal_for_lack_of_a_grant_names_the_option_that_gives_it() {
         let refused = Toolcell::new(arguments).dir(&folder).run().exits(3).json();
         refused["error"]["needs_authorization"].clone()
     };
-    let (read, append) = (guest("probe#read"), guest("probe#append_approved"));
+    let read = guest("probe#read");
+    let append = guest("probe#append_approved");
     assert_eq!(needs(&read, json!({ "path": "a" }), &[]), needed("file_read", Value::Null, "--allow-read=DIR"));
     let far = json!({ "path": "../a.txt", "other": "/etc/b.conf" });
     let outside = needs(&guest("probe#read_named"), far, &["--allow-read=sub"]);
     assert_eq!(outside, needed("file_read", Value::Null, "--allow-read=.."));
     let unwritable = needs(&append, json!({ "path": "a", "text": "b" }), &["--allow-read=."]);
     assert_eq!(unwritable, needed("file_write", Value::Null, "--allow-write=DIR"));
-    let (fetch, input) = (example("fetch"), json!({ "url": "https://a.test/x" }));
+    let fetch = example("fetch");
+    let input = json!({ "url": "https://a.test/x" });
     let unreached = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
     assert_eq!(needs(&fetch, input.clone(), &[]), unreached);
     let deeper = needed("network", json!("https://a.test"), "--allow-net=https://a.test");
     assert_eq!(needs(&fetch, input.clone(), &["--allow-net=https://a.test/docs"]), deeper);
-    let (bearer, secret) = (guest("courier#bearer"), "--allow-secret=API_KEY@https://HOST");
+    let bearer = guest("courier#bearer");
+    let secret = "--allow-secret=API_KEY@https://HOST";
     assert_eq!(needs(&bearer, input.clone(), &["--allow-net=a.test"]), needed("credential", json!("API_KEY"), secret));
     // All that is missing is said at once. Any host is not offered.
     let all = format!("--allow-net=HOST {secret}");
@@ -130,10 +134,12 @@ fn from_outside_of_the_only_granted_folder_a_relative_path_starts_in_it() {
     file(&folder, "granted/sub/a.txt");
     file(&folder, "other/b.txt");
     let call = |dir: &Path, tool: &str, input: Value, grants: &[&str]| {
-        let (tool, input) = (format!("{}#{tool}", example("files")), input.to_string());
+        let tool = format!("{}#{tool}", example("files"));
+        let input = input.to_string();
         Toolcell::new([&["call", &tool, &input, "--json"], grants].concat()).dir(dir).run()
     };
-    let (granted, other) = (folder.join("granted").display().to_string(), folder.join("other").display().to_string());
+    let granted = folder.join("granted").display().to_string();
+    let other = folder.join("other").display().to_string();
     let grant = format!("--allow-read={granted}");
     for dir in [Path::new("/"), &folder, &folder.join("other")] {
         for input in [json!({}), json!({ "path": "." }), json!({ "path": "./" })] {
@@ -152,7 +158,9 @@ fn from_outside_of_the_only_granted_folder_a_relative_path_starts_in_it() {
 #[test]
 fn several_folders_are_granted_by_commas_or_by_repetition() {
     let (_guard, folder) = scratch();
-    let (a, b, c) = (file(&folder, "a/x"), file(&folder, "b/x"), file(&folder, "c/x"));
+    let a = file(&folder, "a/x");
+    let b = file(&folder, "b/x");
+    let c = file(&folder, "c/x");
     for options in [&["--allow-read=a,b"][..], &["--allow-read", "a", "--allow-read", "b"]] {
         assert_eq!(read(&folder, options, &a), Ok("a/x".to_owned()));
         assert_eq!(read(&folder, options, &b), Ok("b/x".to_owned()));
@@ -184,7 +192,8 @@ fn two_folders_cannot_have_one_name_inside_the_tool() {
 #[test]
 fn a_path_can_be_closed_inside_what_is_allowed() {
     let (_guard, folder) = scratch();
-    let (open, closed) = (file(&folder, "open/x"), file(&folder, "closed/x"));
+    let open = file(&folder, "open/x");
+    let closed = file(&folder, "closed/x");
     let options = ["--allow-read=.", "--deny-read=closed"];
     assert_eq!(read(&folder, &options, &open), Ok("open/x".to_owned()));
     assert!(read(&folder, &options, &closed).is_err());

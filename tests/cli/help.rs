@@ -230,7 +230,8 @@ fn words_after(mark: &str, text: &str) -> Vec<String> {
 /// The lines of the host's sources, without comments. The toolchain is left out, because it calls other programs with
 /// options of theirs.
 fn lines_of_the_host() -> Vec<String> {
-    let (mut folders, mut lines) = (vec![root().join("host")], Vec::new());
+    let mut folders = vec![root().join("host")];
+    let mut lines = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -254,7 +255,8 @@ fn what_a_message_tells_to_type_is_in_the_help() {
     assert!(options.contains("allow-read") && commands.contains("call"), "{options:?} {commands:?}");
     let lines = lines_of_the_host();
     let named = |mark: &str| lines.iter().flat_map(|line| words_after(mark, line)).collect::<BTreeSet<String>>();
-    let (named_options, named_commands) = (named("--"), named("`toolcell "));
+    let named_options = named("--");
+    let named_commands = named("`toolcell ");
     assert!(named_options.len() > 10 && named_commands.len() > 3, "{named_options:?} {named_commands:?}");
     for option in named_options {
         assert!(options.contains(&option), "--{option} is named, and no help lists it");

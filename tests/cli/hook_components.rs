@@ -16,7 +16,8 @@ struct Guarded {
 
 impl Guarded {
     fn new(options: &str) -> Self {
-        let ((guard, project), (home_guard, home)) = (scratch(), home());
+        let (guard, project) = scratch();
+        let (home_guard, home) = home();
         std::fs::create_dir(project.join("hooks")).unwrap();
         std::fs::copy(fixture("hooks"), project.join("hooks/guard.wasm")).unwrap();
         let text = format!("[[hook]]\ncomponent = \"hooks/guard.wasm\"\ntimeout = \"20s\"\n{options}");
@@ -35,7 +36,8 @@ impl Guarded {
     }
 
     fn call(&self, tool: &str, input: &Value, options: &[&str]) -> Ran {
-        let (tool, input) = (format!("{}#{tool}", fixture("probe").display()), input.to_string());
+        let tool = format!("{}#{tool}", fixture("probe").display());
+        let input = input.to_string();
         let mut arguments = vec!["call", tool.as_str(), &input, "--json"];
         arguments.extend(options);
         Toolcell::at(&self.home, arguments).dir(&self.project).run()
@@ -85,8 +87,10 @@ fn a_component_that_is_no_file_is_not_waited_for() {
 
 /// Tries to change the hook at `component` in every way, in its folder `folder`. Returns the attempts that succeeded.
 fn changes(call: impl Fn(&str, Value) -> Ran, component: &Path) -> Vec<String> {
-    let (at, folder) = (component.display().to_string(), component.parent().unwrap());
-    let (aside, moved) = (folder.join("aside").display().to_string(), folder.with_file_name("moved"));
+    let at = component.display().to_string();
+    let folder = component.parent().unwrap();
+    let aside = folder.join("aside").display().to_string();
+    let moved = folder.with_file_name("moved");
     std::fs::write(&aside, "no hook").unwrap();
     let mut done = Vec::new();
     for (tool, input) in [

@@ -139,8 +139,11 @@ fn nothing_is_lost_or_done_twice_however_often_the_host_is_killed() {
     let seed = number("TOOLCELL_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let kills = number("TOOLCELL_KILLS").unwrap_or(KILLS);
     println!("TOOLCELL_SEED={seed} TOOLCELL_KILLS={kills}");
-    let (mut random, place) = (Random(seed), Place::new());
-    let (mut planned, mut saw, mut rings) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let mut random = Random(seed);
+    let place = Place::new();
+    let mut planned = BTreeMap::new();
+    let mut saw = BTreeMap::new();
+    let mut rings = 0;
     for round in 0..kills {
         let calls: Vec<Value> = (0..CALLS).map(|n| place.call(&mut random, &format!("{round}-{n}"))).collect();
         // However fast the machine is, some are killed before a call begins, and most while calls run.

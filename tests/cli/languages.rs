@@ -175,7 +175,9 @@ fn a_watched_folder_is_built_after_each_change_and_a_running_server_takes_it_up(
     let words = |client: &mut Client| client.call("count", json!({ "text": "one two" }))["content"][0]["text"].clone();
     assert_eq!(words(&mut client), "2 words");
 
-    let (home, said, log) = (toolcell::Home::find().unwrap(), place.join("said"), place.join("log"));
+    let home = toolcell::Home::find().unwrap();
+    let said = place.join("said");
+    let log = place.join("log");
     let mut watching = Command::new(env!("CARGO_BIN_EXE_toolcell"))
         .args(["build", "--watch", "watched"])
         .current_dir(&place)

@@ -36,7 +36,8 @@ impl Beside {
 
     /// Calls `probe#tool`, always with the same arguments.
     fn call(&self, options: &[&str], tool: &str, input: &Value) -> Ran {
-        let (tool, input) = (guest(&format!("probe#{tool}")), input.to_string());
+        let tool = guest(&format!("probe#{tool}"));
+        let input = input.to_string();
         let mut arguments = vec!["call", &tool, &input, "--no-config", "--json"];
         arguments.extend(options);
         Toolcell::at(&kept("home"), arguments).dir(&self.root).run()
@@ -52,7 +53,8 @@ impl Beside {
     /// Replaces `name` with a link to `to`, as a tool with write access can. The calls have no other grants, because
     /// the folder is missing between the two.
     fn swap(&self, name: &str, to: &str) {
-        let (from, aside) = (self.path(name), self.path(&format!("{name}-aside")));
+        let from = self.path(name);
+        let aside = self.path(&format!("{name}-aside"));
         let options = ["--allow-write=work"];
         assert!(self.does(&options, "rename", &json!({ "from": from, "to": aside })));
         assert!(self.does(&options, "symlink", &json!({ "from": to, "to": from })));
@@ -107,7 +109,8 @@ fn policy_check_says_the_same_of_a_link() {
     let beside = Beside::new();
     let options = ["--allow-write=work", "--allow-read=work/input"];
     beside.swap("work/input", "../private");
-    let (tool, input) = (guest("probe#read"), json!({ "path": beside.path("work/input/key") }).to_string());
+    let tool = guest("probe#read");
+    let input = json!({ "path": beside.path("work/input/key") }).to_string();
     for what in ["check", "explain"] {
         let arguments = ["policy", what, &tool, &input, "--no-config", "--json", options[0], options[1]];
         let ran = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(3);
@@ -123,7 +126,8 @@ fn a_denial_that_leads_through_a_link_cannot_be_led_elsewhere() {
         let options = ["--allow-write=work", denial];
         for name in ["link", "input", "real"] {
             let held = if denial.contains("..") { name != "link" } else { name != "input" };
-            let (from, to) = (beside.path(&format!("work/{name}")), beside.path("work/aside"));
+            let from = beside.path(&format!("work/{name}"));
+            let to = beside.path("work/aside");
             let moved = beside.does(&options, "rename", &json!({ "from": from, "to": to }));
             assert_eq!(moved, !held, "{denial}: {name}");
             if held {
@@ -149,7 +153,8 @@ fn a_rule_over_a_path_cannot_be_led_elsewhere_either() {
     symlink("real", beside.root.join("work/link")).unwrap();
     fs::write(beside.root.join("rules.toml"), rule("deny")).unwrap();
     let call = |tool: &str, input: &Value| {
-        let (tool, input) = (guest(&format!("probe#{tool}")), input.to_string());
+        let tool = guest(&format!("probe#{tool}"));
+        let input = input.to_string();
         let options = ["--allow-write=work", "--config=rules.toml", "--json"];
         let mut arguments = vec!["call", &tool, &input];
         arguments.extend(options);
@@ -214,7 +219,8 @@ fn a_closed_link_behind_more_names_than_toolcell_counts_is_closed_as_well() {
     fs::write(beside.root.join("rules.toml"), "[[rule]]\nbehavior = \"deny\"\npath = \"**/.env\"\n").unwrap();
     let path = beside.path("work/link-1");
     assert_eq!(fs::read_to_string(&path).unwrap(), SECRET, "the kernel follows them all");
-    let (tool, input) = (guest("probe#read"), json!({ "path": path }).to_string());
+    let tool = guest("probe#read");
+    let input = json!({ "path": path }).to_string();
     let arguments = ["call", &tool, &input, "--allow-write=work", "--config=rules.toml", "--json"];
     let ran = Toolcell::at(&kept("home"), arguments).dir(&beside.root).run().exits(0);
     assert_eq!(ran.json()["structured_content"]["ok"], false);
@@ -248,7 +254,8 @@ fn a_hook_and_a_tool_cannot_widen_each_others_grants() {
 
 /// Reads `path` with `files#read`.
 fn read(place: &Place, path: &str) -> Ran {
-    let (tool, input) = (format!("{}#read", super::example("files")), json!({ "path": path }).to_string());
+    let tool = format!("{}#read", super::example("files"));
+    let input = json!({ "path": path }).to_string();
     place.run(&["call", &tool, &input, "--json"])
 }
 

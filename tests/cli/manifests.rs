@@ -50,7 +50,8 @@ fn wrap(home: &Home, component: &str, folder: &Path) -> Ran {
 
 #[test]
 fn a_wrapped_component_has_the_tools_of_its_manifest() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let home = Home::new();
+    let (_guard, folder) = scratch();
     extension(&folder, MANIFEST);
     let ran = wrap(&home, &guest("near"), &folder).exits(0);
     let output = folder.join("out.wasm").display().to_string();
@@ -68,9 +69,11 @@ fn a_wrapped_component_has_the_tools_of_its_manifest() {
 
 #[test]
 fn a_copy_replaces_no_file() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let home = Home::new();
+    let (_guard, folder) = scratch();
     extension(&folder, MANIFEST);
-    let (output, outside) = (folder.join("out.wasm"), folder.join("outside"));
+    let output = folder.join("out.wasm");
+    let outside = folder.join("outside");
     std::fs::write(&outside, "mine").unwrap();
     symlink(&outside, &output).unwrap();
     let ran = wrap(&home, &guest("near"), &folder).exits(2);
@@ -80,7 +83,8 @@ fn a_copy_replaces_no_file() {
 
 #[test]
 fn what_cannot_be_wrapped_is_refused_and_nothing_is_written() {
-    let (home, (_guard, folder)) = (Home::new(), scratch());
+    let home = Home::new();
+    let (_guard, folder) = scratch();
     let text = home.keep("text.wasm", b"not a component");
     let near = guest("near");
     for (component, manifest, why) in [

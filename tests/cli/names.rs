@@ -50,7 +50,8 @@ fn answer(message: &[u8], over_udp: bool) -> Vec<u8> {
         end += 1 + usize::from(message[end]);
     }
     let question = &message[HEADER..end + 5];
-    let (name, is_v4) = (&message[HEADER + 1..end], question[question.len() - 3] == 1);
+    let name = &message[HEADER + 1..end];
+    let is_v4 = question[question.len() - 3] == 1;
     let flags = match name {
         name if name.starts_with(b"none") => NO_NAME,
         name if name.starts_with(b"long") && over_udp => CUT,

@@ -135,7 +135,8 @@ fn a_tool_in_go_takes_and_returns_what_its_declaration_says() {
     let source = place.join("time/tool.go");
     std::fs::copy(root().join("tests/cli/languages/shapes.go"), &source).unwrap();
     // A module beside the tool, which no build fetches.
-    let (manifest, lib) = (place.join("time/go.mod"), place.join("time/lib"));
+    let manifest = place.join("time/go.mod");
+    let lib = place.join("time/lib");
     let module = std::fs::read_to_string(&manifest).unwrap();
     let replaced = format!("{module}\nrequire example.com/lib v0.0.0\n\nreplace example.com/lib => ./lib\n");
     std::fs::write(manifest, replaced).unwrap();

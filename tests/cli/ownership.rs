@@ -120,7 +120,8 @@ fn share(path: &Path) {
 #[test]
 fn an_access_list_by_which_another_user_may_write_counts_as_one_who_may() {
     let place = Place::new().user("mode = \"plan\"\n").project("mode = \"plan\"\n").trusted();
-    let (file, user) = (place.file(), place.home.join("toolcell.toml"));
+    let file = place.file();
+    let user = place.home.join("toolcell.toml");
     for listed in [&file, &user, &place.project] {
         echo(&place, &[]).exits(0);
         let mode = listed.metadata().unwrap().mode();

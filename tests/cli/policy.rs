@@ -19,7 +19,8 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new() -> Self {
         let (guard, root) = scratch();
-        let (home, project) = (root.join("home"), root.join("project"));
+        let home = root.join("home");
+        let project = root.join("project");
         for folder in [&home, &project.join("src/deep")] {
             fs::create_dir_all(folder).unwrap();
         }
@@ -72,14 +73,16 @@ impl Place {
 
     /// Reads `path` with `files#read` and these options.
     fn read(&self, path: &str, options: &[&str]) -> Ran {
-        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
+        let tool = format!("{}#read", example("files"));
+        let input = json!({ "path": path }).to_string();
         let mut arguments = vec!["call", &tool, &input, "--record"];
         arguments.extend(options);
         self.run(&arguments)
     }
 
     pub(super) fn foretell(&self, what: &str, path: &str, options: &[&str]) -> Ran {
-        let (tool, input) = (format!("{}#read", example("files")), json!({ "path": path }).to_string());
+        let tool = format!("{}#read", example("files"));
+        let input = json!({ "path": path }).to_string();
         let mut arguments = vec!["policy", what, &tool, &input];
         arguments.extend(options);
         self.run(&arguments)
@@ -263,9 +266,10 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
         ("[limits]\ntimeout = \"5m\"\n[approvals]\n\nexpire = \"soon\"\n", 5, "soon"),
     ] {
         for place in [Place::new().user(text), Place::new().project(text)] {
-            let (file, options): (_, &[&str]) = match place.file().exists() {
-                true => (place.file(), &["--config=toolcell.toml"]),
-                false => (place.home.join("toolcell.toml"), &[]),
+            let (file, options): (_, &[&str]) = if place.file().exists() {
+                (place.file(), &["--config=toolcell.toml"])
+            } else {
+                (place.home.join("toolcell.toml"), &[])
             };
             fs::create_dir_all(place.home.join("src")).unwrap();
             fs::write(place.home.join("src/a.txt"), "").unwrap();
@@ -283,7 +287,8 @@ fn a_file_that_cannot_be_understood_denies_and_names_file_and_line() {
 #[test]
 fn a_file_that_cannot_be_read_denies() {
     let place = Place::new().user("");
-    let (user, echo) = (place.home.join("toolcell.toml"), guest("probe#echo"));
+    let user = place.home.join("toolcell.toml");
+    let echo = guest("probe#echo");
     let refused = |place: &Place| error_of(&place.run(&["call", &echo, "{}", "--record"]).exits(3)).0;
     fs::write(&user, [0xff, 0xfe]).unwrap();
     assert_eq!(refused(&place), "policy_blocked/policy_unreadable");
@@ -509,8 +514,8 @@ fn a_denied_name_is_denied_in_every_folder_whatever_file_says_so() {
     denied(&place, &[&format!("--config={}", elsewhere.display())]);
     // What an argument does not name is closed too.
     let place = place.user(denial);
-    let (tool, input) =
-        (format!("{}#search", example("files")), json!({ "pattern": "TOKEN", "path": "src" }).to_string());
+    let tool = format!("{}#search", example("files"));
+    let input = json!({ "pattern": "TOKEN", "path": "src" }).to_string();
     let found = place.run(&["call", &tool, &input, "--allow-read=.", "--record"]).json();
     assert!(!found["result"].to_string().contains("TOKEN=1"), "{found:#}");
 }

@@ -13,7 +13,8 @@ const TOOLS: &str = include_str!("../guests/python/tool.py");
 
 /// The record of a call of one tool of the project `every`, in `place`.
 fn call(place: &Path, tool: &str, input: &Value, options: &[&str]) -> Value {
-    let (target, input) = (format!("every#{tool}"), input.to_string());
+    let target = format!("every#{tool}");
+    let input = input.to_string();
     let mut arguments = vec!["call", target.as_str(), input.as_str(), "--record"];
     arguments.extend(options);
     with_toolchain(place, &arguments).run().json()
@@ -86,7 +87,8 @@ fn a_tool_in_python_reports_fails_and_reaches_what_was_granted() {
 
     // An error of the author has its place, and no line of the SDK's own.
     std::fs::write(&source, "from toolcell import tool\n\n@tool\ndef count(text):\n    \"\"\"Counts.\"\"\"\n").unwrap();
-    let (copy, sdk) = (place.join("every/toolcell/_errors.py"), root().join("guest-sdk/python/toolcell/_errors.py"));
+    let copy = place.join("every/toolcell/_errors.py");
+    let sdk = root().join("guest-sdk/python/toolcell/_errors.py");
     std::fs::write(&copy, "of another version").unwrap();
     let broken = with_toolchain(&place, &["build", "every"]).run().exits(2).stderr;
     let [copy, sdk] = [copy, sdk].map(|file| std::fs::read_to_string(file).unwrap());

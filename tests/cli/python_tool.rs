@@ -24,7 +24,8 @@ fn component() -> &'static Path {
 }
 
 fn call(folder: &Path, input: &Value, options: &[&str]) -> Toolcell {
-    let (target, input) = (component().display().to_string(), input.to_string());
+    let target = component().display().to_string();
+    let input = input.to_string();
     let all: Vec<&str> = ["call", &target, &input].into_iter().chain(options.iter().copied()).collect();
     with_toolchain(folder, &all)
 }

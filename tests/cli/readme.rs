@@ -196,7 +196,8 @@ fn run_block(block: &Block, home: &Path) -> usize {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (_guard, place) = scratch();
     let mut dir: PathBuf = if starts { place } else { root() };
-    let (mut commands, mut printed) = (0, String::new());
+    let mut commands = 0;
+    let mut printed = String::new();
     for line in lines {
         match line.kind() {
             Kind::Skip => {}

@@ -32,7 +32,8 @@ fn text(path: &Path) -> String {
 
 /// Calls the only tool of `component` with `input`. Returns its whole record.
 fn record(component: &Path, input: &Value, options: &[&str]) -> Ran {
-    let (tool, input) = (text(component), input.to_string());
+    let tool = text(component);
+    let input = input.to_string();
     let mut arguments = vec!["call", &tool, &input, "--record"];
     arguments.extend(options);
     Toolcell::new(arguments).run()
@@ -137,7 +138,8 @@ fn a_default_that_breaks_the_contract_is_no_hooks_fault() {
 fn a_call_that_could_have_changed_something_is_not_safe_to_repeat() {
     let (_guard, folder) = scratch();
     let retry = |tool: &str, options: &[&str]| {
-        let (tool, input) = (guest(tool), json!({ "path": folder.join("lines") }).to_string());
+        let tool = guest(tool);
+        let input = json!({ "path": folder.join("lines") }).to_string();
         let input = if options.is_empty() { "{}".to_owned() } else { input };
         let mut arguments = vec!["call", &tool, &input, "--timeout=400ms", "--json"];
         arguments.extend(options);
@@ -191,7 +193,8 @@ fn a_secret_result_stays_in_no_record_however_small_it_is() {
     let secret = put(&place.project, "secret.wasm", &secret);
     // Too short to be recognized as a copy of the argument.
     let called = place.run(&["call", &text(&secret), "{\"a\":\"q7\"}", "--record"]).exits(0).json();
-    let (kept, result) = (&called["persistence"][0], &called["result"]);
+    let kept = &called["persistence"][0];
+    let result = &called["result"];
     assert_eq!((&kept["strategy"], &kept["preview_size_bytes"]), (&json!("ref_only"), &json!(0)));
     assert!(!called.to_string().contains("q7"), "{called:#}");
     assert!(result.get("structured_content").is_none() && result["content"][0]["preview"] == "", "{result}");

@@ -7,7 +7,8 @@ use crate::support::{Client, OLD, Toolcell, records, scratch};
 
 /// The record of a call of `flaky`.
 fn flaky(options: &[&str], until: u64) -> Value {
-    let (tool, input) = (guest("probe#flaky"), json!({ "until": until }).to_string());
+    let tool = guest("probe#flaky");
+    let input = json!({ "until": until }).to_string();
     let call = ["call", &tool, &input, "--record"];
     Toolcell::new(call.iter().chain(options)).run().json()
 }
@@ -50,7 +51,8 @@ fn the_calls_of_a_batch_are_tried_again_too() {
 #[test]
 fn a_server_follows_the_file() {
     let (_guard, folder) = scratch();
-    let (file, record) = (folder.join("settings.toml"), folder.join("records"));
+    let file = folder.join("settings.toml");
+    let record = folder.join("records");
     std::fs::write(&file, "[retry]\nattempts = 2\nbackoff = \"1ms\"\n").unwrap();
     let tool = guest("probe#flaky");
     let options = [format!("--config={}", file.display()), format!("--record={}", record.display())];

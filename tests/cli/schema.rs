@@ -153,7 +153,8 @@ fn every_schema_is_listed_and_shown_as_it_is_in_the_repository() {
     assert_eq!(names, own_schemas().keys().collect::<Vec<_>>());
     let people = Toolcell::new(["schema", "list"]).run().exits(0).stdout;
     for (line, schema) in people.lines().zip(listed) {
-        let (name, description) = (schema["name"].as_str().unwrap(), schema["description"].as_str().unwrap());
+        let name = schema["name"].as_str().unwrap();
+        let description = schema["description"].as_str().unwrap();
         assert!(line.starts_with(name) && line.ends_with(description) && !description.is_empty(), "{line}");
         assert_eq!(schema["id"], own_schemas()[name]["$id"]);
         let shown = Toolcell::new(["schema", "show", name]).run().exits(0).stdout;
@@ -228,7 +229,8 @@ fn a_record_is_valid_until_a_field_is_misspelt_missing_or_wrong() {
 #[test]
 fn a_response_of_open_tool_calling_has_one_output_that_agrees_with_its_success() {
     let answer = |success: bool, output: Value| json!({ "execution_id": "e", "finished_at": "2026-01-01T00:00:00Z", "success": success, "output": output });
-    let (value, error) = (json!({ "value": 1 }), json!({ "error": { "message": "m" } }));
+    let value = json!({ "value": 1 });
+    let error = json!({ "error": { "message": "m" } });
     let check = |response: &Value| validate("otc/execute-tool-response", &response.to_string(), &[]);
     for valid in [answer(true, value.clone()), answer(false, error.clone())] {
         check(&valid).exits(0);

@@ -12,7 +12,8 @@ fn search(arguments: &[&str]) -> Value {
 
 #[test]
 fn words_find_the_tool_and_the_command_that_describes_it() {
-    let (files, jq) = (example("files"), example("jq"));
+    let files = example("files");
+    let jq = example("jq");
     let ran = Toolcell::new(["search", "search text files by regular expression", &files, &jq]).run().exits(0);
     assert!(ran.stdout.starts_with("files.search\n  Searches "), "{}", ran.stdout);
     assert!(ran.stdout.contains(&format!("\n  toolcell describe {files}#search\n")), "{}", ran.stdout);

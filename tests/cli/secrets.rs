@@ -83,7 +83,8 @@ fn a_value_is_no_argument_and_what_cannot_be_kept_out_of_records_is_refused_with
 fn what_is_kept_is_sealed_private_and_apart_from_its_key() {
     let (_guard, home) = scratch();
     set(&home, "API_KEY", CANARY.value()).exits(0);
-    let (store, key) = (home.join("secrets/store"), home.join("keys/secrets"));
+    let store = home.join("secrets/store");
+    let key = home.join("keys/secrets");
     for (path, mode) in [(&store, 0o600), (&key, 0o600), (&home.join("secrets"), 0o700), (&home.join("keys"), 0o700)] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
     }
@@ -96,7 +97,8 @@ fn what_is_kept_is_sealed_private_and_apart_from_its_key() {
 fn a_store_that_was_damaged_or_opened_to_others_is_refused_and_left_as_it_is() {
     let (_guard, home) = scratch();
     set(&home, "API_KEY", CANARY.value()).exits(0);
-    let (store, key) = (home.join("secrets/store"), home.join("keys/secrets"));
+    let store = home.join("secrets/store");
+    let key = home.join("keys/secrets");
     let sealed = fs::read(&store).unwrap();
     let made = fs::read(&key).unwrap();
     let mirror = Mirror::reflecting();

@@ -14,7 +14,8 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 F
 
 /// A call in `folder`, which is granted for reading.
 fn call(folder: &Path, tool: &str, input: &Value, options: &[&str]) -> Toolcell {
-    let (target, input) = (format!("{}#{tool}", example("sql")), input.to_string());
+    let target = format!("{}#{tool}", example("sql"));
+    let input = input.to_string();
     let grant = format!("--allow-read={}", folder.display());
     let all = ["call", &target, &input, &grant].into_iter().chain(options.iter().copied());
     Toolcell::new(all).dir(folder)
@@ -68,7 +69,8 @@ fn files_of_all_kinds_are_joined() {
 #[test]
 fn a_file_that_was_not_granted_is_refused_and_nothing_is_written() {
     let (_guard, folder) = scratch();
-    let (inner, outer) = (folder.join("inner"), folder.join("secret.csv"));
+    let inner = folder.join("inner");
+    let outer = folder.join("secret.csv");
     std::fs::create_dir(&inner).unwrap();
     std::fs::write(inner.join("a.csv"), "x\n1\n").unwrap();
     std::fs::write(&outer, "x\nsecret\n").unwrap();

@@ -48,7 +48,8 @@ fn check_trace(trace: &Value) {
     let metrics = &trace["metrics"];
     assert_eq!(metrics["step_count"], all.len());
     assert_eq!(metrics["tool_call_count"], steps(trace, "tool_call").len());
-    let (started, finished) = (time(&trace["started_at"]), time(&trace["finished_at"]));
+    let started = time(&trace["started_at"]);
+    let finished = time(&trace["finished_at"]);
     assert_eq!(metrics["total_duration_ms"], finished.millis_since(started));
     assert!(times.iter().all(|at| started <= *at && *at <= finished), "{trace:#}");
     let mut calls = HashSet::new();
@@ -74,18 +75,20 @@ fn every_call_of_a_session_is_a_call_and_a_result_whatever_became_of_it() {
     let trace = home.trace(&[]);
     check_trace(&trace);
     let records = [&fine, &failed, &unknown, &blocked, &denied];
-    let (calls, results) = (steps(&trace, "tool_call"), steps(&trace, "tool_result"));
+    let calls = steps(&trace, "tool_call");
+    let results = steps(&trace, "tool_result");
     assert_eq!((calls.len(), results.len()), (records.len(), records.len()), "{trace:#}");
     for ((record, call), result) in records.into_iter().zip(calls).zip(results) {
-        let (invocation, error) = (&record["invocation"], &record["result"]["error"]);
-        let (call, result) = (&call["tool_call"], &result["tool_result"]);
+        let invocation = &record["invocation"];
+        let error = &record["result"]["error"];
+        let call = &call["tool_call"];
+        let result = &result["tool_result"];
         assert_eq!(call["arguments"], invocation["model_input"]);
         assert_eq!((&call["id"], &result["call_id"]), (&invocation["invocation_id"], &invocation["invocation_id"]));
-        let told = match error.is_null() {
-            true => Value::Null,
-            false => {
-                format!("{}: {}", error["error_class"].as_str().unwrap(), error["message"].as_str().unwrap()).into()
-            }
+        let told = if error.is_null() {
+            Value::Null
+        } else {
+            format!("{}: {}", error["error_class"].as_str().unwrap(), error["message"].as_str().unwrap()).into()
         };
         assert_eq!(result["error"], told);
         let begun = invocation.get("started_at").unwrap_or(&invocation["created_at"]);

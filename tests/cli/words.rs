@@ -34,7 +34,8 @@ fn a_match_of_a_search_is_cut_after_a_word() {
 #[test]
 fn a_relative_grant_is_explained_once() {
     let place = Place::new();
-    let (tool, deep) = (format!("{}#read", example("files")), place.project.join("src/deep"));
+    let tool = format!("{}#read", example("files"));
+    let deep = place.project.join("src/deep");
     let input = json!({ "path": "../a.txt" }).to_string();
     let ran = place.run_in(&deep, &["policy", "explain", &tool, &input, "--allow-read=.."]).exits(0).stdout;
     let may = format!("  may read: {}", place.project.join("src").display());
@@ -44,7 +45,8 @@ fn a_relative_grant_is_explained_once() {
 #[test]
 fn a_size_is_the_same_as_an_option_and_in_a_file() {
     let place = Place::new().user("[limits]\nmemory = 100000000\n");
-    let (tool, input) = (format!("{}#list", example("files")), "{}");
+    let tool = format!("{}#list", example("files"));
+    let input = "{}";
     let of_file = place.run(&["call", &tool, input, "--allow-read=src", "--json"]).json();
     let of_option =
         Place::new().run(&["call", &tool, input, "--allow-read=src", "--json", "--memory=100000000"]).json();
@@ -57,7 +59,8 @@ fn a_size_is_the_same_as_an_option_and_in_a_file() {
 #[test]
 fn plan_mode_answers_a_question_with_no() {
     let place = Place::new().user("[[rule]]\nbehavior = \"ask\"\ntool = \"files.*\"\n");
-    let (tool, input) = (format!("{}#read", example("files")), json!({ "path": "src/a.txt" }).to_string());
+    let tool = format!("{}#read", example("files"));
+    let input = json!({ "path": "src/a.txt" }).to_string();
     let refused = place.run(&["call", &tool, &input, "--allow-read=src", "--mode=plan"]).exits(3).stderr;
     assert!(refused.contains("plan mode asks for none [permission_denied/approval_not_possible]"), "{refused}");
 }
@@ -84,7 +87,8 @@ fn a_certificate_that_is_not_accepted_is_told_with_its_reason() {
     let fetch = example("fetch");
     let call = |server: &Server, options: &[&str]| {
         let origin = format!("https://{}", server.authority());
-        let (input, grant) = (json!({ "url": origin }).to_string(), format!("--allow-net={origin}"));
+        let input = json!({ "url": origin }).to_string();
+        let grant = format!("--allow-net={origin}");
         let arguments = ["call", &fetch, &input, &grant].into_iter().chain(options.iter().copied());
         Toolcell::new(arguments.map(str::to_owned).collect::<Vec<_>>()).run()
     };

@@ -64,7 +64,8 @@ impl Arena {
         let folder = std::fs::canonicalize(dir.path()).unwrap().join("home");
         std::fs::create_dir(&folder).unwrap();
         let home = home_with_own_payloads(&folder);
-        let (names, person) = (Arc::<ScriptedResolver>::default(), Arc::<Person>::default());
+        let names = Arc::<ScriptedResolver>::default();
+        let person = Arc::<Person>::default();
         Self {
             host: host(|settings| at_home(settings, &home, &names, &person)),
             home,
@@ -305,7 +306,8 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     for tool in ["wat:echo", "hostile#spin", "probe#echo", "act#spin"] {
         arena.test(tool).load().await.unwrap();
     }
-    let (from_us, mut idle) = (meters::now_us(), Vec::new());
+    let from_us = meters::now_us();
+    let mut idle = Vec::new();
     for _ in 0..IDLE_BEATS {
         beat(&arena.host, &echo, &mut idle, &failures).await;
     }
@@ -314,14 +316,18 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     let idle_us = meters::p99(&idle);
     crate::support::prepare_schemas();
     settle(|| meters::threads() <= 8).await;
-    let (rss, threads, descriptors) = (meters::resident_kib(), meters::threads(), meters::descriptors());
+    let rss = meters::resident_kib();
+    let threads = meters::threads();
+    let descriptors = meters::descriptors();
     meters::forget_peak();
     let peak = meters::DescriptorPeak::watch();
     let over = Arc::new(AtomicBool::new(false));
     let neighbour = tokio::spawn({
-        let (host, over) = (Arc::clone(&arena.host), Arc::clone(&over));
+        let host = Arc::clone(&arena.host);
+        let over = Arc::clone(&over);
         async move {
-            let (mut beats, failures) = (Vec::new(), AtomicU64::new(0));
+            let mut beats = Vec::new();
+            let failures = AtomicU64::new(0);
             while !over.load(Ordering::Relaxed) || beats.is_empty() {
                 beat(&host, &echo, &mut beats, &failures).await;
             }
@@ -346,7 +352,8 @@ async fn measure(arena: &Arena, attack: &Attack) -> Value {
     let left = meters::resident_kib().saturating_sub(rss);
     arena.holds(left <= BACK_KIB, format!("M: {left} KiB stayed"));
     settle(|| meters::descriptors() <= descriptors && meters::threads() <= threads).await;
-    let (left, stayed) = (meters::descriptors(), meters::threads());
+    let left = meters::descriptors();
+    let stayed = meters::threads();
     arena.holds(left <= descriptors, format!("F: {left} files are open, {descriptors} were when idle"));
     arena.holds(stayed <= threads, format!("T: {stayed} threads are there, {threads} were when idle"));
     let alive = self::neighbour(&arena.host, &wat("echo")).await;

@@ -62,12 +62,11 @@ fn look(dir: &Path) -> BTreeMap<PathBuf, (String, SystemTime)> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let metadata = path.symlink_metadata().unwrap();
-        let content = match metadata.is_dir() {
-            true => {
-                found.extend(look(&path));
-                String::new()
-            }
-            false => digest(&std::fs::read(&path).unwrap()),
+        let content = if metadata.is_dir() {
+            found.extend(look(&path));
+            String::new()
+        } else {
+            digest(&std::fs::read(&path).unwrap())
         };
         found.insert(path, (content, metadata.modified().unwrap()));
     }
@@ -83,9 +82,10 @@ pub(super) fn spellings(secret: &str) -> Vec<String> {
     let mut percent = String::new();
     for byte in secret.bytes() {
         write!(hex, "{byte:02x}").unwrap();
-        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            true => percent.push(char::from(byte)),
-            false => write!(percent, "%{byte:02X}").unwrap(),
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            percent.push(char::from(byte))
+        } else {
+            write!(percent, "%{byte:02X}").unwrap()
         }
     }
     // Base64 has three forms, by the position in the text; the first and last characters depend on the text around.

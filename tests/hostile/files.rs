@@ -78,7 +78,8 @@ async fn escape(arena: &Arena, tool: &str, folder: &Path, denying: bool) {
 /// A read-only folder beside a writable one: nothing in the first changes, and no file of it gets a second name in the
 /// other.
 pub(super) async fn around_read_only(arena: &Arena) {
-    let (closed, open) = (arena.folder("read-only"), arena.folder("writable"));
+    let closed = arena.folder("read-only");
+    let open = arena.folder("writable");
     fs::write(closed.join("file"), "as it was").unwrap();
     fs::create_dir(closed.join("folder")).unwrap();
     let seen = |path: &Path| {

@@ -55,8 +55,10 @@ pub(super) struct DescriptorPeak {
 
 impl DescriptorPeak {
     pub(super) fn watch() -> Self {
-        let (stop, peak) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&peak));
+        let stop = Arc::new(AtomicBool::new(false));
+        let peak = Arc::new(AtomicU64::new(0));
+        let stopped = Arc::clone(&stop);
+        let seen = Arc::clone(&peak);
         std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 seen.fetch_max(descriptors(), Ordering::Relaxed);
@@ -124,7 +126,8 @@ impl Bystander {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let (mut noted, mut due) = (Vec::new(), Instant::now());
+            let mut noted = Vec::new();
+            let mut due = Instant::now();
             while !stopped.load(Ordering::Relaxed) {
                 due += Self::BEAT;
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));

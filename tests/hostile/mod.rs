@@ -79,7 +79,8 @@ fn the_first_set_ends_as_its_table_says() {
         .filter(|attack| chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|id| id == attack.id)))
         .collect();
     assert!(!attacks.is_empty(), "no attack has such an id: {chosen:?}");
-    let (strict, mut wrong) = (std::env::var_os(STRICT).is_some(), Vec::new());
+    let strict = std::env::var_os(STRICT).is_some();
+    let mut wrong = Vec::new();
     println!(
         "{:<6} {:<58} {:>7}  {:>9}  {:^21}   {:^13}",
         "attack", "verdict", "sound", "peak", "neighbour", "bystander"
@@ -125,7 +126,8 @@ struct Waits {
 impl Waits {
     /// The 99th percentiles over all runs, in milliseconds, because a single run is too short for one.
     fn slowest<'a>(all: impl Iterator<Item = &'a Self>) -> (f64, f64) {
-        let (mut idle, mut attacked) = (Vec::new(), Vec::new());
+        let mut idle = Vec::new();
+        let mut attacked = Vec::new();
         for waits in all {
             idle.extend(&waits.idle);
             attacked.extend(&waits.attacked);
@@ -190,7 +192,8 @@ fn run(attack: &Attack) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let mut out = child.stdout.take().unwrap();
+    let mut err = child.stderr.take().unwrap();
     let readers = [std::thread::spawn(move || text(&mut out)), std::thread::spawn(move || text(&mut err))];
     let bystander = meters::Bystander::watch();
     let begun = Instant::now();
@@ -250,7 +253,9 @@ fn judge(attack: &Attack, report: Value, bystander: &[(u64, u64)]) -> Ran {
     let numbers = |field: &str| -> Vec<u64> {
         report[field].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
     };
-    let (from, began, ended) = (number("from_us"), number("began_us"), number("ended_us"));
+    let from = number("from_us");
+    let began = number("began_us");
+    let ended = number("ended_us");
     let at =
         |phase: &dyn Fn(u64) -> bool| bystander.iter().filter(|(when, _)| phase(*when)).map(|(_, us)| *us).collect();
     Ran {

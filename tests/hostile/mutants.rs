@@ -435,16 +435,15 @@ fn each_guard_has_a_mutant() {
 /// Runs attacks and tests, with `mutant` left out. Returns whether all pass.
 fn passes(mutant: Option<&str>, attacks: &[&str], tests: &[&str]) -> bool {
     let run = |attacks: Option<String>, filters: &[&str], unit: bool| {
-        let mut command = match unit {
-            false => Command::new(std::env::current_exe().unwrap()),
-            true => {
-                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
-                cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib", "--bins"]);
-                cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
-                cargo.args(["-p", "toolcell-config", "-p", "toolcell-dialect", "-p", "toolcell-server"]);
-                cargo.args(["-p", "toolcell-command", "-p", "toolcell-inspect", "-p", "toolcell-cli", "--"]);
-                cargo
-            }
+        let mut command = if unit {
+            let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
+            cargo.args(["test", "--quiet", "--features", "toolcell-cli/mutants", "--lib", "--bins"]);
+            cargo.args(["-p", "toolcell-core", "-p", "toolcell-sandbox", "-p", "toolcell-install"]);
+            cargo.args(["-p", "toolcell-config", "-p", "toolcell-dialect", "-p", "toolcell-server"]);
+            cargo.args(["-p", "toolcell-command", "-p", "toolcell-inspect", "-p", "toolcell-cli", "--"]);
+            cargo
+        } else {
+            Command::new(std::env::current_exe().unwrap())
         };
         command.args(filters).arg("--test-threads=2").stdin(Stdio::null());
         command.env("TOOLCELL_ATTACK_WATCHDOG_SECONDS", "15");

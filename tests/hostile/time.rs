@@ -54,7 +54,8 @@ pub(super) async fn more_spinners_than_cores(arena: &Arena) {
     });
     // Without tasks of their own, the calls would share this task, and so one core.
     let calls: Vec<_> = spinners.map(|test| tokio::spawn(arena_free(test))).collect();
-    let (begun, cpu) = (std::time::Instant::now(), meters::cpu_seconds());
+    let begun = std::time::Instant::now();
+    let cpu = meters::cpu_seconds();
     for call in calls {
         let (verdict, record) = call.await.unwrap();
         arena.verdict(verdict);
@@ -62,7 +63,8 @@ pub(super) async fn more_spinners_than_cores(arena: &Arena) {
     }
     arena.in_time(begun.elapsed(), arena.allowed(Duration::from_millis(DEADLINE_MS)));
     // One processor is left to the neighbours, except for the time that guests get before they queue for turns.
-    let (used, had) = (meters::cpu_seconds() - cpu, begun.elapsed().as_secs_f64());
+    let used = meters::cpu_seconds() - cpu;
+    let had = begun.elapsed().as_secs_f64();
     let allowed = had * (cores as f64 - 0.4).max(1.0);
     arena.holds(used <= allowed, format!("N: the guests computed for {used:.2} s in {had:.2} s on {cores} processors"));
 }

@@ -108,11 +108,12 @@ pub(super) async fn inheritance(arena: &Arena) {
     // A rule that allows a component by its digest allows no other bytes.
     let mild =
         |toolkit: &mut Value| toolkit["permission_profiles"][0]["non_interactive"] = json!("allow_if_preapproved");
-    let (allowed, other) = (asking(mild), {
+    let allowed = asking(mild);
+    let other = {
         let mut other = asking(mild);
         other.extend_from_slice(&[0, 3, 1, b'x', b'y']);
         other
-    });
+    };
     let by_bytes = digest(&allowed);
     for (component, runs) in [(&allowed, true), (&other, false)] {
         let words = RuleWords {

@@ -295,9 +295,10 @@ async fn what_preflight_could_not_read_it_reads_once_the_call_is_allowed() {
         std::fs::write(&file, text).unwrap();
         for test in [approved(&asking), allowed(&hooked)] {
             let called = test.call(json!({ "path": file })).await;
-            match is_ready {
-                true => assert_eq!(called.succeeded()["ran"], "prepared"),
-                false => _ = called.failed("setup_required", "not_ready").never_ran(),
+            if is_ready {
+                assert_eq!(called.succeeded()["ran"], "prepared")
+            } else {
+                _ = called.failed("setup_required", "not_ready").never_ran()
             }
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }

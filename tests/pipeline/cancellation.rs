@@ -79,8 +79,10 @@ async fn a_call_that_is_canceled_while_it_waits_never_starts() {
         settings.calls_at_once = 1;
         settings.listeners = vec![heard];
     });
-    let (running, waiting) = (Test::new("hostile#sleep").on(&host), Test::new("probe#counter").on(&host));
-    let (stop_running, stop_waiting) = (running.cancellation(), waiting.cancellation());
+    let running = Test::new("hostile#sleep").on(&host);
+    let waiting = Test::new("probe#counter").on(&host);
+    let stop_running = running.cancellation();
+    let stop_waiting = waiting.cancellation();
     let waiting = async {
         listener.wait_for("hostile.sleep", "tool.invocation.started").await;
         let stop = async {
@@ -127,7 +129,8 @@ impl Listener for CancelsAt {
 #[tokio::test]
 async fn a_request_that_comes_after_the_tool_has_answered_is_on_record_and_changes_nothing() {
     let cancels = Arc::new(CancelsAt("tool.hook.post.started", std::sync::OnceLock::new()));
-    let (listener, hook) = (Arc::clone(&cancels), RecordingHook::new("watcher").shared());
+    let listener = Arc::clone(&cancels);
+    let hook = RecordingHook::new("watcher").shared();
     let host = own_host(|settings| {
         settings.listeners = vec![listener];
         settings.hooks = vec![toolcell_core::hook::Registration::new(hook)];

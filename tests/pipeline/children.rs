@@ -470,7 +470,8 @@ async fn the_calls_below_those_of_one_caller_leave_room_for_those_of_another() {
         settings.listeners = vec![heard];
     })
     .await;
-    let (mut flood, mut stops) = (JoinSet::new(), Vec::new());
+    let mut flood = JoinSet::new();
+    let mut stops = Vec::new();
     for _ in 0..16 {
         let test = family.free("call").actor("anna").timeout_ms(600_000);
         stops.push(test.cancellation());

@@ -87,7 +87,8 @@ async fn structured_output_is_held_against_the_schema_of_the_contract() {
 
 #[tokio::test]
 async fn nothing_said_null_said_and_a_crash_are_three_different_records() {
-    let (empty, null) = (call("empty").await.record(), call("null").await.record());
+    let empty = call("empty").await.record();
+    let null = call("null").await.record();
     let crash = Test::new("hostile#panic").call(json!({})).await.record();
     let facts = |record: &Value| {
         let result = &record["result"];

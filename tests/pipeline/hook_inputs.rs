@@ -109,7 +109,8 @@ async fn changed_fields_are_exactly_what_differs() {
             let fields = ["p", "q", "r/s"].map(|name| (name.to_owned(), any(random, 3)));
             Value::Object(Map::from_iter(fields))
         };
-        let (from, to) = (object(&mut random), object(&mut random));
+        let from = object(&mut random);
+        let to = object(&mut random);
         let hook = RecordingHook::new("changer").before([HookOutput::UpdatedInput(to.clone())]).shared();
         let called = Test::new("probe#echo").on(&hooked([&hook])).call(from.clone()).await;
         assert_eq!(called.succeeded()["input"], to);
@@ -120,7 +121,8 @@ async fn changed_fields_are_exactly_what_differs() {
         let mut rebuilt = from.clone();
         for pointer in &mutation.changed_fields {
             changes += 1;
-            let (before, after) = (from.pointer(pointer), to.pointer(pointer));
+            let before = from.pointer(pointer);
+            let after = to.pointer(pointer);
             assert_ne!(before, after, "{pointer} did not change");
             let both_objects = before.is_some_and(Value::is_object) && after.is_some_and(Value::is_object);
             assert!(!both_objects, "{pointer} could say more exactly what changed");

@@ -48,7 +48,8 @@ async fn an_updated_input_is_what_the_tool_gets_and_the_result_says_who_changed_
 
 #[tokio::test]
 async fn a_hook_sees_what_the_one_before_it_made_of_the_input() {
-    let (first, second) = (updating("first", json!({"a": 1, "b": 1})), updating("second", json!({"a": 1, "b": 2})));
+    let first = updating("first", json!({"a": 1, "b": 1}));
+    let second = updating("second", json!({"a": 1, "b": 2}));
     let called = Test::new("probe#echo").on(&hooked([&first, &second])).call(json!({"a": 0})).await;
     assert_eq!(called.succeeded()["input"], json!({"a": 1, "b": 2}));
     assert_eq!(first.seen()[0].call.input, json!({"a": 0}));

@@ -21,7 +21,8 @@ async fn a_draft_and_a_retired_tool_cannot_be_called_and_keep_their_identity() {
 async fn a_disabled_tool_is_blocked_by_policy_and_not_unknown() {
     let called = call("disabled").await;
     called.failed("policy_blocked", "tool_disabled").ended("denied", "blocked").never_ran();
-    let (record, named) = (called.record(), json!(["lifecycle:disabled"]));
+    let record = called.record();
+    let named = json!(["lifecycle:disabled"]);
     assert_eq!((&record["invocation"]["policy_refs"], &record["result"]["policy_refs"]), (&named, &named));
     assert_eq!(record["result"]["error"]["policy_refs"], named);
 }

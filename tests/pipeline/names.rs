@@ -47,7 +47,8 @@ async fn a_bare_name_that_one_tool_has_finds_it() {
 
 #[tokio::test]
 async fn a_tool_that_the_caller_has_resolved_is_not_looked_up() {
-    let (host, other) = (own_host(|_| {}), own_host(|_| {}));
+    let host = own_host(|_| {});
+    let other = own_host(|_| {});
     let tools = host.load(&declaring("names_resolved", |_| {})).await.unwrap().tools;
     let tool = Arc::clone(tools.first().unwrap());
     let called = Called(host.call(Request::new(Arc::clone(&tool), json!({"a": 1}))).await);
@@ -112,7 +113,8 @@ async fn an_alias_does_not_win_over_the_name_of_another_tool() {
 #[tokio::test]
 async fn every_call_has_ids_of_its_own_and_keeps_the_callers_id_as_it_was() {
     let call = || async { echo("names_ids").native_call_id("call_7 \u{e9}").call(json!({})).await };
-    let (first, second) = (call().await, call().await);
+    let first = call().await;
+    let second = call().await;
     assert_ne!(first.0.invocation.invocation_id, second.0.invocation.invocation_id);
     assert_ne!(first.0.result.result_id, second.0.result.result_id);
     assert_ne!(first.0.decisions[0].decision_id, second.0.decisions[0].decision_id);

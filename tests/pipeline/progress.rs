@@ -151,7 +151,8 @@ async fn more_calls_than_may_wait_are_refused_with_a_time() {
         settings.calls_waiting = 1;
         settings.listeners = vec![heard];
     });
-    let (running, waiting) = (Test::new("hostile#sleep").on(&host), Test::new("probe#counter").on(&host));
+    let running = Test::new("hostile#sleep").on(&host);
+    let waiting = Test::new("probe#counter").on(&host);
     let end = running.cancellation();
     let third = async {
         listener.wait_for("hostile.sleep", "tool.invocation.started").await;

@@ -439,7 +439,8 @@ async fn many_long_sensitive_values_hold_up_no_other_call() {
     let host = own_host(|_| {});
     // The first call loads the tool.
     Test::of_bytes(bytes.clone(), None).on(&host).call(json!({})).await.succeeded();
-    let (mut longest, began) = (Duration::ZERO, Instant::now());
+    let mut longest = Duration::ZERO;
+    let began = Instant::now();
     let mut last = began;
     let called = tokio::select! {
         called = Test::of_bytes(bytes, None).on(&host).call(json!({ "values": values })) => called,

@@ -110,7 +110,8 @@ async fn a_path_rule_holds_in_the_sandbox_of_a_tool_that_does_not_say_what_it_is
 #[tokio::test]
 async fn what_a_wildcard_closes_cannot_be_renamed_into_the_open() {
     let project = Project::new();
-    let (deep, shallow) = (project.at("**/.env"), project.at("sub/*/key"));
+    let deep = project.at("**/.env");
+    let shallow = project.at("sub/*/key");
     fs::create_dir(project.root.join("sub/x")).unwrap();
     fs::write(project.root.join("sub/x/key"), "key").unwrap();
     let moved = async |from: &str, to: &str| {
@@ -150,10 +151,7 @@ async fn a_rule_about_a_tool_a_namespace_or_a_component_meets_it_and_no_other() 
         (words(None, None, None), true),
     ] {
         let called = Test::new("probe#echo").policy(|policy| policy.add(of_user(words))).call(json!({})).await;
-        match meets {
-            true => denied(&called),
-            false => drop(called.succeeded()),
-        }
+        if meets { denied(&called) } else { drop(called.succeeded()) }
     }
 }
 
@@ -388,7 +386,8 @@ async fn no_grant_reaches_the_hosts_own_state() {
 
 #[tokio::test]
 async fn a_component_that_imports_more_than_its_tools_declare_is_refused_at_load() {
-    let (http, sockets) = ("wasi:http/types@0.2.6", "wasi:sockets/tcp@0.2.6");
+    let http = "wasi:http/types@0.2.6";
+    let sockets = "wasi:sockets/tcp@0.2.6";
     let load = async |import: &str, namespace: &str, access: Value| {
         let bytes = importing(import, namespace, |toolkit| {
             let profile = json!({"schema_version": "0.2.0", "permission_profile_id": "asks", "risk_level": "low",

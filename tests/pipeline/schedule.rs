@@ -107,7 +107,8 @@ async fn a_flood_of_readers_does_not_delay_the_writer_of_another_caller() {
     let (_guard, folder) = scratch();
     let listener = Arc::new(RecordingListener::default());
     let host = host_of_two(&listener);
-    let (mut flood, mut stops) = (JoinSet::new(), Vec::new());
+    let mut flood = JoinSet::new();
+    let mut stops = Vec::new();
     for at in 0..10 {
         let reader = Test::new("probe#hold_reading").on(&host).read(&folder).actor("anna").timeout_ms(LONG_MS);
         stops.push(reader.cancellation());
@@ -217,7 +218,8 @@ fn braked() -> (Arc<Host>, Arc<RecordingListener>, Arc<Brake>) {
 /// they are the same.
 async fn waits(first: Value, second: Value) -> bool {
     let other = if first == second { "first" } else { "second" };
-    let (one, two) = (component("first", &first), component(other, &second));
+    let one = component("first", &first);
+    let two = component(other, &second);
     let (host, listener, brake) = braked();
     let begun = async {
         listener.wait_for("first.echo", "tool.hook.post.started").await;

@@ -11,7 +11,8 @@ const JSON: u8 = 2;
 
 /// The echo tool, which answers its input as this case of an outcome. The limit of its output is in bytes.
 async fn answer(case: u8, output_bytes: u64, change: impl FnOnce(&mut Value), input: &str) -> Called {
-    let (success, content) = ("(i32.store8 (i32.const 64) (i32.const 0))", "(i32.store (i32.const 72) (i32.const 32))");
+    let success = "(i32.store8 (i32.const 64) (i32.const 0))";
+    let content = "(i32.store (i32.const 72) (i32.const 32))";
     let length = "(i32.store (i32.const 76) (i32.const 2))";
     let text = echo_text("short", change);
     assert!([success, content, length].iter().all(|part| text.matches(part).count() == 1), "{text}");

@@ -31,7 +31,8 @@ async fn a_tool_without_access_gets_an_empty_world_whatever_is_granted() {
 async fn an_argument_in_paths_narrows_the_call_and_is_decided_on() {
     let (_guard, folder) = scratch();
     let test = || tool("short_reader", json!({ "access": ["file_read"], "paths": ["path"] }));
-    let (cwd, path) = (folder.clone(), folder.join("a.txt"));
+    let cwd = folder.clone();
+    let path = folder.join("a.txt");
     let called = test().read(&folder).grant(|grants| grants.cwd = Some(cwd)).call(json!({ "path": "a.txt" })).await;
     assert_eq!(called.succeeded(), json!({ "path": path }));
     let outside = test().read(&folder).call(json!({ "path": "/etc/passwd" })).await;

@@ -36,7 +36,9 @@ async fn a_surface_is_created_once_and_updated_only_by_changes() {
         let selection = Selection { budget, ..Selection::default() };
         Surface::build(host.catalog().tools(), selection, &conditions)
     };
-    let (first, same, smaller) = (build(3), build(3), build(1));
+    let first = build(3);
+    let same = build(3);
+    let smaller = build(1);
     assert_eq!(host.announce_surface(&first, None).await.as_deref(), Some("created: the tools were loaded"));
     assert_eq!(host.announce_surface(&same, Some(&first)).await, None);
     assert_eq!(host.announce_surface(&smaller, Some(&first)).await.as_deref(), Some("updated: budget"));

@@ -111,7 +111,8 @@ impl Workload {
         // The first numbers of near seeds are alike.
         (0..4).for_each(|_| _ = random.below(2));
         let count = 1 + random.below(9);
-        let (hooked, stormy) = (random.one_in(8), random.one_in(3));
+        let hooked = random.one_in(8);
+        let stormy = random.one_in(3);
         let scripts = (0..count).map(|at| Script {
             kind: random.of(Kind::ALL),
             folder: random.below(FOLDERS.len()),
@@ -137,7 +138,8 @@ impl Workload {
 
     /// Whether two calls could notice each other.
     fn conflict(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (&self.scripts[one], &self.scripts[other]);
+        let one = &self.scripts[one];
+        let other = &self.scripts[other];
         let kinds = [one.kind, other.kind];
         if kinds.contains(&Kind::Loner) {
             return true;
@@ -345,7 +347,8 @@ impl World {
         let grants = FOLDERS.map(|folder| {
             let folder = root.join(folder);
             std::fs::create_dir_all(&folder).unwrap();
-            let (mut reads, mut writes) = (Grants::default(), Grants::default());
+            let mut reads = Grants::default();
+            let mut writes = Grants::default();
             reads.allow_read(folder.to_str().unwrap()).unwrap();
             writes.allow_write(folder.to_str().unwrap()).unwrap();
             [Arc::new(reads), Arc::new(writes)]
@@ -492,7 +495,8 @@ fn check_records(workload: &Workload, seen: &[Seen], records: &[CallRecord]) {
     for record in records {
         let mut now = "planned";
         for step in record.invocation.status_transitions() {
-            let (from, to) = (step.from.as_str(), step.to.as_str());
+            let from = step.from.as_str();
+            let to = step.to.as_str();
             let sources = ENTERED_FROM.iter().find(|(known, _)| *known == to).map_or("", |(_, sources)| *sources);
             assert!(from == now && sources.split_whitespace().any(|source| source == from), "{from} -> {to}");
             now = to;

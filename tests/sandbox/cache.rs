@@ -147,7 +147,9 @@ fn compiler_that_compiles_once(file: &Path) {
 #[tokio::test]
 async fn a_component_that_cannot_be_compiled_again_keeps_the_code_that_it_has() {
     let (_guard, dir) = scratch();
-    let (home, compiler, asked) = (Home::at(dir.join("home")), dir.join("compiler"), dir.join("asked"));
+    let home = Home::at(dir.join("home"));
+    let compiler = dir.join("compiler");
+    let asked = dir.join("asked");
     compiler_that_compiles_once(&compiler);
     let host = Arc::new(host(|settings| {
         settings.home = Some(home.clone());

@@ -156,7 +156,8 @@ async fn a_call_that_is_canceled_while_it_waits_never_runs() {
     Test::new("probe#counter").on(&host).load().await.unwrap();
     let first = Test::new("hostile#sleep").on(&host);
     let waiting = Test::new("probe#counter").on(&host);
-    let (stop_first, stop_waiting) = (first.cancellation(), waiting.cancellation());
+    let stop_first = first.cancellation();
+    let stop_waiting = waiting.cancellation();
     let story = async {
         events.wait_for(EventType::Started).await;
         let meanwhile = async {
@@ -196,7 +197,8 @@ async fn the_reason_of_a_stop_decides_its_class() {
         let (called, ()) = tokio::join!(test.call(json!({})), stop);
         called.failed(class, code);
         assert_eq!(called.statuses().1, "canceled");
-        let (record, reason) = (called.record(), json!(reason));
+        let record = called.record();
+        let reason = json!(reason);
         let last = record["invocation"]["status_transitions"].as_array().unwrap().last().unwrap();
         let said = [&record["result"], &record["result"]["error"], last].map(|place| &place["abort_reason"]);
         assert_eq!(said, [&reason; 3]);

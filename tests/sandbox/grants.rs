@@ -104,9 +104,10 @@ async fn what_a_tool_touched_is_in_its_result_by_the_names_that_it_has() {
             let done = called.succeeded()["ok"] == true;
             let listed = expected.iter().filter(|_| done).map(|(how, what)| json!({ "how": how, "what": what }));
             let listed: Vec<Value> = listed.collect();
-            match listed.is_empty() {
-                true => assert_eq!(touched, Value::Null, "{tool}"),
-                false => assert_eq!(touched, json!({ "listed": listed, "more": 0 }), "{tool}, {denied}"),
+            if listed.is_empty() {
+                assert_eq!(touched, Value::Null, "{tool}")
+            } else {
+                assert_eq!(touched, json!({ "listed": listed, "more": 0 }), "{tool}, {denied}")
             }
             assert!(done || denied || tool == "read", "{tool}");
         }

@@ -18,9 +18,10 @@ fn waits(host: &Arc<Host>, tasks: usize, mib: u64) -> Test {
 async fn the_stacks_of_tasks_that_wait_count() {
     for (tasks, mib, is_enough) in [(2, 16, true), (40, 16, false), (40, 256, true)] {
         let called = waits(&own_host(|_| {}), tasks, mib).call(json!({})).await;
-        match is_enough {
-            true => assert_eq!(called.succeeded(), tasks),
-            false => assert!(called.failed("sandbox_violation", "memory_limit").message().contains("--memory")),
+        if is_enough {
+            assert_eq!(called.succeeded(), tasks)
+        } else {
+            assert!(called.failed("sandbox_violation", "memory_limit").message().contains("--memory"))
         }
     }
 }

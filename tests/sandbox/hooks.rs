@@ -303,7 +303,8 @@ async fn a_hook_that_is_another_one_when_it_is_loaded_than_when_it_was_looked_at
     let file = ConfigFile::parse("[[hook]]\nid = \"guard\"\ncomponent = \"x\"", Path::new("/")).unwrap();
     let said = Provenance { source: RuleSource::ProjectSettings, file: None };
     let mut host = crate::support::host(|settings| settings.pooled = false);
-    let (trusted, other) = (digest(&std::fs::read(fixture("hooks")).unwrap()), digest(b"another"));
+    let trusted = digest(&std::fs::read(fixture("hooks")).unwrap());
+    let other = digest(b"another");
     let nothing = Grants::default();
     let configured = |digest| ConfiguredHook { entry: &file.hooks[0], said, digest, kept: &nothing };
     let problem = add_hook(&mut host, &configured(Some(&other)), Ok(fixture("hooks"))).await.unwrap().unwrap();

@@ -154,7 +154,8 @@ async fn a_canceled_call_leaves_no_draft() {
     let cancellation = test.cancellation();
     let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let watch = {
-        let (drafts, seen) = (drafts.clone(), Arc::clone(&seen));
+        let drafts = drafts.clone();
+        let seen = Arc::clone(&seen);
         // Cancels the call once a draft exists.
         std::thread::spawn(move || {
             let is_drafted = |folder: &PathBuf| folder.join("draft").exists();

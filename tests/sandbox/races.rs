@@ -45,7 +45,8 @@ async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> 
     let before = snapshot(&closed);
     let over = Arc::new(AtomicBool::new(false));
     let swapping = thread::spawn({
-        let (root, over) = (root.clone(), Arc::clone(&over));
+        let root = root.clone();
+        let over = Arc::clone(&over);
         move || swap(&root, &over)
     });
     let used = Test::new("hostile#use_swapped").write(&root).grant(|grants| deny(grants, text(&closed)));
@@ -60,7 +61,8 @@ async fn race_once(deny: &impl Fn(&mut toolcell_core::policy::Grants, &str)) -> 
 
 /// Exchanges the folder `swapped` and the link until it is over. No name is ever absent, so each use meets one of both.
 fn swap(root: &Path, over: &AtomicBool) -> u64 {
-    let (swapped, link) = (root.join("swapped"), root.join("link"));
+    let swapped = root.join("swapped");
+    let link = root.join("link");
     let mut swaps = 0;
     while !over.load(Ordering::Relaxed) {
         renameat_with(CWD, &swapped, CWD, &link, RenameFlags::EXCHANGE).unwrap();

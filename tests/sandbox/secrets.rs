@@ -239,7 +239,8 @@ async fn two_secrets_go_to_their_own_places_and_origins() {
     let home = Home::at(&world.folder);
     let store = SecretStore::new(home.secrets(), home.secret_key());
     store.set("OTHER_KEY", &SecretValue::new("other-value-0815".to_owned())).unwrap();
-    let (origin, port) = (world.mirror.origin(), world.mirror.port());
+    let origin = world.mirror.origin();
+    let port = world.mirror.port();
     let call = |url: String| {
         let test = Test::new("courier#two").on(&world.host).grant(|grants| {
             grants.allow_net(&origin).unwrap();

@@ -177,7 +177,8 @@ const DEEP: &str = r#"(func $deep (param $level i64) (result i64)
 
 #[tokio::test]
 async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
-    let (invoke, answer) = ("(func (export \"invoke\")\n", ";; At 64, an outcome");
+    let invoke = "(func (export \"invoke\")\n";
+    let answer = ";; At 64, an outcome";
     // A level takes 32 to 96 bytes: half a mebibyte has no room for 20,000 of them, and two have none for 400,000.
     for (levels, fits) in [(20_000, true), (400_000, false)] {
         let text = echo_text("deep", |_| {});
@@ -188,9 +189,10 @@ async fn a_guest_recurses_as_deep_as_two_mebibytes_of_stack_allow() {
         let component = wat::parse_str(text).unwrap();
         for host in [without_pool(), Arc::new(host(|_| {}))] {
             let called = Test::of_bytes(component.clone(), None).on(&host).call(json!({ "n": 1 })).await;
-            match fits {
-                true => assert_eq!(called.succeeded(), json!({ "n": 1 })),
-                false => _ = called.failed("execution_failed", "stack_overflow"),
+            if fits {
+                assert_eq!(called.succeeded(), json!({ "n": 1 }))
+            } else {
+                _ = called.failed("execution_failed", "stack_overflow")
             }
             assert_eq!(called.0.result.usage.as_ref().unwrap().stack_bytes_limit, 2 << 20);
         }

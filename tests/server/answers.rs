@@ -29,7 +29,8 @@ fn content_and_structured_content_are_each_the_whole_answer() {
         let answer = client.call(name, input);
         assert_eq!(answer["isError"], json!(false), "{answer:#}");
         let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
-        let (schema, structured) = (&tool["outputSchema"], answer["structuredContent"].clone());
+        let schema = &tool["outputSchema"];
+        let structured = answer["structuredContent"].clone();
         assert!(jsonschema::is_valid(schema, &structured), "{name}: {structured:#} does not fit {schema:#}");
         let texts = answer["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
         let texts: Vec<String> = texts.map(str::to_owned).collect();
@@ -268,7 +269,8 @@ fn promised_structured_output_is_whole_however_large() {
 #[test]
 fn nothing_said_differs_from_null_and_from_failure() {
     let mut client = Client::of(&["probe", "hostile"]);
-    let (empty, null) = (client.call("empty", json!({})), client.call("null", json!({})));
+    let empty = client.call("empty", json!({}));
+    let null = client.call("null", json!({}));
     let panicked = client.call("panic", json!({}));
     assert_eq!((&empty["content"], &empty["_meta"]["toolcell/empty_result"]), (&json!([]), &json!(true)));
     assert_eq!((&null["content"][0]["text"], &null["isError"]), (&json!("null"), &json!(false)));

@@ -300,15 +300,12 @@ fn the_clients_user_is_asked_only_if_the_tool_names_that_channel() {
         let mut client = Client::run(place.toolcell(arguments)).can(forms());
         client.initialize("2025-11-25");
         let id = client.begin_call("echo", json!({}));
-        match is_asked {
-            true => {
-                let asked = question(&mut client);
-                reply(&mut client, &asked, accept(json!({ "decision": "run once" })));
-            }
-            false => {
-                client.says("waiting for approval; answer with `toolcell approvals approve ");
-                place.run(&["approvals", "approve", &place.waiting()]).exits(0);
-            }
+        if is_asked {
+            let asked = question(&mut client);
+            reply(&mut client, &asked, accept(json!({ "decision": "run once" })));
+        } else {
+            client.says("waiting for approval; answer with `toolcell approvals approve ");
+            place.run(&["approvals", "approve", &place.waiting()]).exits(0);
         }
         assert_eq!(client.answer(&id)["result"]["isError"], json!(false), "{channel}");
         assert_eq!(client.seen().iter().any(|frame| frame["method"] == "elicitation/create"), is_asked, "{channel}");

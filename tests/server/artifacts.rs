@@ -44,7 +44,8 @@ fn a_large_artifact_is_read_part_by_part() {
     let size = 33 * MIB;
     let answer = write(&mut client, json!([{ "text": "begin", "bytes": size - 5, "chunk": MIB }]));
     let mut uri = answer["content"][0]["uri"].as_str().unwrap().to_owned();
-    let (mut parts, mut bytes) = (0, 0);
+    let mut parts = 0;
+    let mut bytes = 0;
     loop {
         let contents = read(&mut client, &uri);
         let part = &contents["_meta"]["toolcell/part"];
@@ -95,7 +96,8 @@ fn the_host_holds_no_artifact_in_memory() {
     {
         let part = client.call("read_result", json!({ "reference": uri, "offset": offset, "length": 64 << 10 }));
         assert_eq!(part["isError"], json!(false), "{part:#}");
-        let (text, at) = (part["content"][0]["text"].as_str().unwrap(), &part["structuredContent"]);
+        let text = part["content"][0]["text"].as_str().unwrap();
+        let at = &part["structuredContent"];
         assert_eq!((&at["offset"], &at["next_offset"]), (&json!(offset), &next), "{at}");
         assert_eq!((&at["size_bytes"], text.len()), (&json!(500 * MIB), if next.is_null() { 9 } else { 64 << 10 }));
         assert!(text.bytes().all(|byte| byte == b'x'));

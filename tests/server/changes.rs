@@ -21,7 +21,8 @@ struct Shop {
 impl Shop {
     fn new(config: &str) -> Self {
         let (guard, path) = scratch();
-        let (folder, home) = (path.join("shop"), path.join("home"));
+        let folder = path.join("shop");
+        let home = path.join("home");
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
         share_compiled(&home);

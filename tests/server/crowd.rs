@@ -95,7 +95,8 @@ fn the_memory_of_large_outputs_goes_back_to_the_system() {
     client.forget();
     let waited = Instant::now();
     while resident_kib(&client) > before + KEPT_KIB {
-        let (now, within) = (resident_kib(&client), Duration::from_secs(2));
+        let now = resident_kib(&client);
+        let within = Duration::from_secs(2);
         assert!(waited.elapsed() < within, "{before} KiB before, and {now} KiB {within:?} later");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -114,7 +115,8 @@ fn a_long_run_of_calls_leaves_nothing_behind() {
         (resident_kib(&client), count(&client, "fd"), count(&client, "task"))
     };
     // The first calls fill caches for later ones.
-    let (before, later) = (after(500), after(calls));
+    let before = after(500);
+    let later = after(calls);
     let what = format!("(resident KiB, descriptors, threads): {before:?}, and {calls} calls later {later:?}");
     assert!(later.0 <= before.0 + KEPT_KIB && later.1 <= before.1 && later.2 <= before.2 + 1, "{what}");
     println!("{what}");
@@ -129,7 +131,8 @@ fn who_comes_while_all_connections_are_taken_is_answered_later() {
         stream
     };
     let answered = |stream: &mut TcpStream| {
-        let (mut seen, mut byte) = (Vec::new(), [0]);
+        let mut seen = Vec::new();
+        let mut byte = [0];
         while !seen.ends_with(b"\r\n\r\nok") {
             stream.read_exact(&mut byte).unwrap();
             seen.push(byte[0]);

@@ -138,7 +138,8 @@ fn a_tool_is_loaded_in_one_session_only() {
     let component = put(&folder, "crowd.wasm", &crowd("session_crowd", 6, |_| {}));
     let arguments = ["serve", "--listen=127.0.0.1:0", "--tool-budget=1", component.to_str().unwrap()];
     let web = Web::run(Toolcell::new(arguments));
-    let (one, other) = (web.session(json!({})), web.session(json!({})));
+    let one = web.session(json!({}));
+    let other = web.session(json!({}));
     let stateless = |name: &str, arguments: Value| {
         let params = json!({ "name": name, "arguments": arguments });
         web.stateless("tools/call", params, json!({})).answer()["result"].clone()

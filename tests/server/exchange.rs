@@ -58,7 +58,8 @@ fn a_client_gets_what_the_commands_print() {
     assert_eq!(answer["calls"][2]["error"]["class"], "unknown_tool");
     let plain = json!([{ "name": "good_structured" }, { "id": "x", "name": "no_such_tool" }]);
     let answer = client.request("toolcell/run", json!({ "dialect": "mcp", "form": "results", "arguments": plain }));
-    let (results, alone) = (&answer["result"]["results"], client.call("good_structured", json!({})));
+    let results = &answer["result"]["results"];
+    let alone = client.call("good_structured", json!({}));
     assert_eq!(results[0]["structuredContent"], alone["structuredContent"], "{answer:#}");
     assert_eq!((&results[0]["content"], &answer["result"]["calls"][1]["id"]), (&alone["content"], &json!("x")));
     assert_eq!(results[1]["_meta"]["toolcell/error"]["class"], "unknown_tool", "{results:#}");
@@ -113,7 +114,8 @@ fn the_clients_user_is_asked_about_calls_of_a_message() {
     arguments.extend(place.options(&[]));
     let mut client = Client::run(place.toolcell(arguments)).can(forms());
     client.initialize("2025-11-25");
-    let (one, two) = (place.line("one").to_string(), place.line("two").to_string());
+    let one = place.line("one").to_string();
+    let two = place.line("two").to_string();
     for (text, answer, status) in [
         (&one, accept(json!({ "decision": "run once" })), "succeeded"),
         (&two, json!({ "action": "decline" }), "rejected"),
@@ -161,7 +163,8 @@ fn what_cannot_be_read_runs_nothing() {
     }
     let called = client.request("tools/call", json!({ "name": "x".repeat(1025) }));
     assert!(called["error"]["message"].as_str().unwrap_or_default().contains("send at most 1024"), "{called}");
-    let (id, name) = ("x".repeat(4096), "x".repeat(1024));
+    let id = "x".repeat(4096);
+    let name = "x".repeat(1024);
     let answer = run(&mut client, &message(&[(id.as_str(), name.as_str(), "{}")]), "messages");
     assert_eq!(
         (&answer["calls"][0]["id"], &answer["calls"][0]["error"]["class"]),

@@ -25,13 +25,12 @@ fn both(tools: &[&str], check: impl Fn(&mut Behind)) {
         let (guard, path) = scratch();
         let records = path.join("records");
         let record = format!("--record={}", records.display());
-        let door = match over_http {
-            false => Door::Streams(Client::with(&tools, [record])),
-            true => {
-                let web = Web::with(&tools, [record]);
-                let session = web.session(json!({}));
-                Door::Web(web, session)
-            }
+        let door = if over_http {
+            let web = Web::with(&tools, [record]);
+            let session = web.session(json!({}));
+            Door::Web(web, session)
+        } else {
+            Door::Streams(Client::with(&tools, [record]))
         };
         let mut behind = Behind { door, calls: 0, _guard: guard, records };
         check(&mut behind);

@@ -164,7 +164,8 @@ fn a_timeout_can_only_be_shortened() {
         assert_eq!((reply.status, &reply.value()["error"]["error_class"]), (504, &json!("timeout")), "{reply:?}");
         began.elapsed()
     };
-    let (short, long) = (call(300), call(600_000));
+    let short = call(300);
+    let long = call(600_000);
     assert!(short < Duration::from_millis(1_900) && long < SOON, "{short:?} {long:?}");
     let mut none = endless();
     none["timeout_ms"] = json!(0);
@@ -257,7 +258,8 @@ fn a_path_answers_to_its_methods_alone() {
         reply.is_problem(405, "method_not_allowed");
         assert_eq!(reply.header("allow").as_deref(), Some(allowed), "{line}");
     }
-    let (get, head) = (web.get("/v1/tools"), web.request("HEAD /v1/tools", &[], ""));
+    let get = web.get("/v1/tools");
+    let head = web.request("HEAD /v1/tools", &[], "");
     assert_eq!((get.status, head.status, head.body.as_str()), (200, 200, ""));
     assert_eq!(get.header("content-type"), head.header("content-type"));
 }
@@ -449,7 +451,8 @@ fn an_artifact_that_was_removed_is_gone_and_its_call_is_not() {
     let web = serve();
     let files = json!({ "files": [{ "name": "a.txt", "text": "a" }] });
     let reply = web.post("/v1/calls", &[], &json!({ "tool": "artifacts", "input": files }));
-    let (path, result) = (reply.header("location").unwrap(), reply.value());
+    let path = reply.header("location").unwrap();
+    let result = reply.value();
     let digest = result["artifact_refs"][0]["digest"].as_str().unwrap();
     std::fs::remove_file(place.home.join("payloads").join(digest.trim_start_matches("sha256:"))).unwrap();
     let is_gone = |web: &Web| {

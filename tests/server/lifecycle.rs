@@ -9,7 +9,8 @@ fn instructions_say_what_was_granted() {
     for name in ["in", "out"] {
         std::fs::create_dir(folder.join(name)).unwrap();
     }
-    let (read, write) = (folder.join("in").display().to_string(), folder.join("out").display().to_string());
+    let read = folder.join("in").display().to_string();
+    let write = folder.join("out").display().to_string();
     let told = |options: &[&str]| {
         let files = example("files");
         let mut client = Client::run(Toolcell::new([&["mcp", files.as_str()], options].concat()).dir(&folder));

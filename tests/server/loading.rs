@@ -15,7 +15,8 @@ fn place(text: &str) -> (tempfile::TempDir, PathBuf, String) {
 
 fn place_of(component: &[u8]) -> (tempfile::TempDir, PathBuf, String) {
     let (guard, folder) = scratch();
-    let (home, tool) = (folder.join("home"), folder.join("slow.wasm"));
+    let home = folder.join("home");
+    let tool = folder.join("slow.wasm");
     std::fs::create_dir(&home).unwrap();
     std::fs::write(&tool, component).unwrap();
     (guard, home, tool.to_str().unwrap().to_owned())

@@ -77,7 +77,8 @@ fn twelve(address: SocketAddr, call: &str) -> Vec<String> {
 #[test]
 fn twelve_large_bodies_at_once_take_little_memory_and_it_goes_back() {
     let mut web = Web::of(&["probe#invocation"]);
-    let (pid, address) = (web.pid(), web.address);
+    let pid = web.pid();
+    let address = web.address;
     twelve(address, &call(&web, "{}"));
     let start = kib(pid, "VmRSS");
     // Two bytes per value.
@@ -96,7 +97,8 @@ fn twelve_large_bodies_at_once_take_little_memory_and_it_goes_back() {
 #[test]
 fn a_body_of_many_values_beside_the_arguments_is_not_parsed() {
     let mut web = Web::of(&["probe#invocation"]);
-    let (pid, session) = (web.pid(), web.session(json!({})));
+    let pid = web.pid();
+    let session = web.session(json!({}));
     let start = kib(pid, "VmRSS");
     let values = vec!["0"; 1_900_000].join(",");
     for body in [
@@ -164,7 +166,8 @@ fn many_numbers_below_a_long_name_take_little_memory_where_defaults_are_filled_i
     client.call("echo", json!({}));
     let start = kib(client.pid(), "VmRSS");
     // Each number is spelled differently from its stored form; with the whole path of each, they would take 2 GB.
-    let (name, numbers) = ("x".repeat(200_000), vec!["1e2"; 10_000].join(","));
+    let name = "x".repeat(200_000);
+    let numbers = vec!["1e2"; 10_000].join(",");
     let arguments = format!(r#"{{"{name}":[{numbers}],"n":1234567890123456}}"#);
     client.send_text(&format!(
         r#"{{"jsonrpc":"2.0","id":71,"method":"tools/call","params":{{"name":"echo","arguments":{arguments}}}}}"#

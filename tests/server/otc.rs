@@ -307,7 +307,8 @@ fn an_execution_waits_for_the_secret_that_the_operator_sets() {
 #[test]
 fn an_arcade_engine_calls_with_its_own_token_alone() {
     let (_guard, path) = scratch();
-    let (file, secret) = (path.join("records"), token_file(&path, "secret", &format!("{SECRET}\n")));
+    let file = path.join("records");
+    let secret = token_file(&path, "secret", &format!("{SECRET}\n"));
     let web = of_two(
         &["probe#echo", "probe#good_structured"],
         &[&format!("--record={}", file.display()), &format!("--arcade-secret-file={secret}"), "--tool-budget=1"],

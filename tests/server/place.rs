@@ -14,7 +14,8 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new() -> Self {
         let (guard, path) = scratch();
-        let (home, folder) = (path.join("home"), path.join("work"));
+        let home = path.join("home");
+        let folder = path.join("work");
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
         share_compiled(&home);

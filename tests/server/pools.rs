@@ -106,7 +106,8 @@ fn calls_against_a_silent_name_server_keep_no_thread_and_stop_when_they_are_canc
     let options = [server.as_str(), "--allow-net=http://*.example.com", "--timeout=10m"];
     let mut client = initialized(serving(&["egress#ask", "probe#read"], &path, &options));
     client.call("read", json!({ "path": path.join("file") }));
-    let (threads, before) = (status(&client, "Threads"), sockets(&client));
+    let threads = status(&client, "Threads");
+    let before = sockets(&client);
     let request = |n: usize| json!({ "requests": [{ "authority": format!("n{n}.example.com") }] });
     let waiting: Vec<Value> = (0..64).map(|n| client.begin_call("ask", request(n))).collect();
     // Every call has sent its query before any is canceled.
@@ -202,7 +203,8 @@ fn a_call_waits_for_the_memory_of_all_calls_and_is_refused_when_its_time_is_up()
     let options = ["--memory=64MiB", "--memory-total=200MiB", "--timeout=10m"];
     let mut client = offering(&tools.iter().map(String::as_str).chain(options).collect::<Vec<_>>());
     let held = [(); 2].map(|()| {
-        let (token, arguments) = (client.next_id(), json!({ "count": 1_000_000, "interval_ms": 500 }));
+        let token = client.next_id();
+        let arguments = json!({ "count": 1_000_000, "interval_ms": 500 });
         let meta = json!({ "progressToken": token });
         client.begin("tools/call", json!({ "name": "progress", "arguments": arguments, "_meta": meta }))
     });

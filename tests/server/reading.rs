@@ -63,7 +63,8 @@ fn a_large_result_is_read_back_in_parts_and_persists_nothing_again() {
     let payloads = || std::fs::read_dir(home.join("payloads")).unwrap().count();
     assert_eq!(payloads(), 1);
     for _ in 0..3 {
-        let (mut whole, mut offset) = (String::new(), json!(0));
+        let mut whole = String::new();
+        let mut offset = json!(0);
         while !offset.is_null() {
             // Not a multiple of the four bytes of a character.
             let part = client.call("read_result", json!({ "reference": uri, "offset": offset, "length": 50_001 }));

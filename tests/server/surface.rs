@@ -95,7 +95,8 @@ fn each_setting_that_changes_is_named_and_counts_for_the_next_call() {
 #[test]
 fn what_a_session_loads_changes_its_own_surface() {
     let shop = Shop::new("surface_sessions", "[surface]\nmax_loaded = 1");
-    let (mut one, mut other) = (shop.client(&[]), shop.client(&[]));
+    let mut one = shop.client(&[]);
+    let mut other = shop.client(&[]);
     let shared = listed(&mut one).1;
     assert_eq!(listed(&mut other).1, shared);
     one.call("load_tool", json!({ "name": "t1" }));
@@ -112,7 +113,8 @@ fn what_a_session_loads_changes_its_own_surface() {
 fn a_client_sees_its_surface_as_it_is_for_its_own_session() {
     let denial = "[surface]\nmax_loaded = 1\n[[rule]]\nbehavior = \"deny\"\ntool = \"*.t1\"\n";
     let shop = Shop::new("surface_seen", denial);
-    let (mut one, mut other) = (shop.client(&[]), shop.client(&[]));
+    let mut one = shop.client(&[]);
+    let mut other = shop.client(&[]);
     let seen = |client: &mut Client| {
         let surface = client.request("toolcell/surface", json!({}))["result"].clone();
         check_one("tool-surface", &surface);

@@ -50,10 +50,7 @@ impl Collector {
                 let mut got = into.lock().unwrap();
                 let answer = if got.requests.is_empty() { first } else { answer };
                 got.requests.extend(request);
-                match answer.is_empty() {
-                    true => got.held.push(stream),
-                    false => _ = stream.write_all(answer.as_bytes()),
-                }
+                if answer.is_empty() { got.held.push(stream) } else { _ = stream.write_all(answer.as_bytes()) }
             }
         });
         Self { address, got }
@@ -350,7 +347,8 @@ fn the_trace_of_a_client_is_continued_and_what_is_malformed_is_not() {
     records.iter().for_each(check_record);
     let reference = |at: usize| records[at]["invocation"]["telemetry_refs"][0].clone();
     for at in [0, 2] {
-        let (below, above) = (reference(at), reference(at + 1));
+        let below = reference(at);
+        let above = reference(at + 1);
         assert_eq!((&above["trace_id"], &above["parent_span_id"]), (&json!(TRACE), &json!(PARENT)));
         assert_eq!((&below["trace_id"], &below["parent_span_id"]), (&json!(TRACE), &above["span_id"]));
         let span = collector.span_of(&records[at + 1]);

@@ -24,7 +24,8 @@ impl Mirror {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::<Mutex<Vec<String>>>::default();
-        let (kept, respond): (_, Arc<Respond>) = (Arc::clone(&seen), Arc::new(respond));
+        let kept = Arc::clone(&seen);
+        let respond: Arc<Respond> = Arc::new(respond);
         let over = Arc::<AtomicBool>::default();
         let ended = Arc::clone(&over);
         std::thread::spawn(move || {
@@ -32,7 +33,8 @@ impl Mirror {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let (kept, respond) = (Arc::clone(&kept), Arc::clone(&respond));
+                let kept = Arc::clone(&kept);
+                let respond = Arc::clone(&respond);
                 std::thread::spawn(move || serve(stream.unwrap(), &kept, respond.as_ref()));
             }
         });

@@ -85,14 +85,17 @@ impl Registry {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (over, shelf) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Shelf>>::default());
-        let (ended, kept) = (Arc::clone(&over), Arc::clone(&shelf));
+        let over = Arc::<AtomicBool>::default();
+        let shelf = Arc::<Mutex<Shelf>>::default();
+        let ended = Arc::clone(&over);
+        let kept = Arc::clone(&shelf);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let (ended, kept) = (Arc::clone(&ended), Arc::clone(&kept));
+                let ended = Arc::clone(&ended);
+                let kept = Arc::clone(&kept);
                 std::thread::spawn(move || serve(stream.unwrap(), port, &kept, &ended));
             }
         });
@@ -156,8 +159,8 @@ impl Registry {
 
     /// Attaches a document to the manifest `subject`.
     pub(crate) fn attach(&self, repository: &str, subject: Digest, media_type: &str, bytes: &[u8]) -> Digest {
-        let (config, layer) =
-            (self.put_blob("application/vnd.oci.empty.v1+json", b"{}"), self.put_blob(media_type, bytes));
+        let config = self.put_blob("application/vnd.oci.empty.v1+json", b"{}");
+        let layer = self.put_blob(media_type, bytes);
         let subject = json!({ "mediaType": MANIFEST, "digest": subject, "size": 1 });
         let manifest = json!({
             "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": media_type, "config": config, "layers": [layer],
@@ -208,7 +211,8 @@ fn read(stream: &TcpStream) -> Option<Seen> {
         found.map(|(_, value)| value.trim().to_owned())
     };
     let mut words = head.split(' ');
-    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let method = words.next()?.to_owned();
+    let path = words.next()?.to_owned();
     let mut body = vec![0; header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     Some(Seen { method, path, authorization: header("authorization"), body })
@@ -248,9 +252,10 @@ impl Shelf {
     fn answer(&mut self, seen: &Seen, port: u16) -> Answer {
         let (path, query) = seen.path.split_once('?').unwrap_or((&seen.path, ""));
         if path == "/token" {
-            return match seen.authorization == self.exchanged {
-                true => Answer::of(200, "application/json", br#"{"token": "a-token"}"#),
-                false => error(401, "DENIED"),
+            return if seen.authorization == self.exchanged {
+                Answer::of(200, "application/json", br#"{"token": "a-token"}"#)
+            } else {
+                error(401, "DENIED")
             };
         }
         if self.wanted.is_some() && seen.authorization != self.wanted {

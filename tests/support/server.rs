@@ -94,7 +94,9 @@ impl Server {
                 seen.connections.fetch_add(1, Ordering::SeqCst);
                 let open = seen.open.fetch_add(1, Ordering::SeqCst) + 1;
                 seen.most_open.fetch_max(open, Ordering::SeqCst);
-                let (serve, seen, tls) = (Arc::clone(&serve), Arc::clone(&seen), tls.clone());
+                let serve = Arc::clone(&serve);
+                let seen = Arc::clone(&seen);
+                let tls = tls.clone();
                 std::thread::spawn(move || {
                     let held = socket.try_clone().unwrap();
                     let stream: Box<dyn Stream> = match tls {
@@ -167,7 +169,8 @@ impl Visit {
 
     /// Reads to the end of the connection. Returns the number of bytes.
     pub(crate) fn drain(&mut self) -> usize {
-        let (mut total, mut buffer) = (0, [0; 64 << 10]);
+        let mut total = 0;
+        let mut buffer = [0; 64 << 10];
         while let Ok(read @ 1..) = self.stream.read(&mut buffer) {
             total += read;
         }
@@ -176,7 +179,8 @@ impl Visit {
 
     /// Reads until the text ends with `end`.
     pub(crate) fn until(&mut self, end: &str) -> String {
-        let (mut text, mut byte) = (Vec::new(), [0]);
+        let mut text = Vec::new();
+        let mut byte = [0];
         while !text.ends_with(end.as_bytes()) && matches!(self.stream.read(&mut byte), Ok(1)) {
             text.push(byte[0]);
         }

@@ -78,7 +78,8 @@ impl Sigstore {
         let authority_der = params.self_signed(&key).unwrap().der().to_vec();
         let authority = Issuer::new(params, key);
         let timestamps = Timestamps::new(&authority);
-        let (certificates, signatures) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let certificates = KeyPair::generate().unwrap();
+        let signatures = KeyPair::generate().unwrap();
         Self { authority, authority_der, certificates, signatures, timestamps }
     }
 
@@ -238,9 +239,10 @@ impl Sigstore {
         params.not_before = date_time_ymd(1970, 1, 1) + Duration::from_secs(begins);
         params.not_after = params.not_before + Duration::from_secs(600);
         params.serial_number = Some(SerialNumber::from_slice(&[1, 2, 3]));
-        params.subject_alt_names = vec![match wanted.identity.contains("://") {
-            true => SanType::URI(wanted.identity.try_into().unwrap()),
-            false => SanType::Rfc822Name(wanted.identity.try_into().unwrap()),
+        params.subject_alt_names = vec![if wanted.identity.contains("://") {
+            SanType::URI(wanted.identity.try_into().unwrap())
+        } else {
+            SanType::Rfc822Name(wanted.identity.try_into().unwrap())
         }];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];

@@ -38,7 +38,9 @@ impl Timestamps {
     pub(super) fn token(&self, message: &[u8], seconds: u64) -> Vec<u8> {
         let sha_256 = sequence(&[&id(SHA_256)]);
         let at = date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
-        let (month, day, hour) = (u8::from(at.month()), at.day(), at.hour());
+        let month = u8::from(at.month());
+        let day = at.day();
+        let hour = at.hour();
         let time = format!("{}{month:02}{day:02}{hour:02}{:02}{:02}Z", at.year(), at.minute(), at.second());
         let imprint = sequence(&[&sha_256, &der(4, &Sha256::digest(message))]);
         let info = sequence(&[&integer(1), &id(POLICY), &imprint, &integer(1), &der(0x18, time.as_bytes())]);
@@ -70,7 +72,10 @@ impl Timestamps {
             rest = after;
             value
         };
-        let (_version, serial, _algorithm, issuer) = (next(), next(), next(), next());
+        let _version = next();
+        let serial = next();
+        let _algorithm = next();
+        let issuer = next();
         sequence(&[issuer, serial])
     }
 }

@@ -116,14 +116,19 @@ impl Web {
                 elicitation: true,
                 away: Away::Wait,
             };
-            let (host, grants, policy) = (Arc::new(host), Arc::default(), Arc::default());
+            let host = Arc::new(host);
+            let grants = Arc::default();
+            let policy = Arc::default();
             let offering = Offering::new(host, offers, grants, policy, Limits::default(), approvals);
             let server =
                 Server::new(Settings { recorder: None, announcer: Arc::new(|_| {}), store: None, log: None }, offering);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let gate = Gate::new(address.port(), &[], &[]);
-            let (tokens, name, worker, new_tokens) = (Tokens::none(), None, None, None);
+            let tokens = Tokens::none();
+            let name = None;
+            let worker = None;
+            let new_tokens = None;
             let settings = HttpSettings { listener, gate, tokens, limits, name, worker, new_tokens };
             tokio::spawn(async move { serve_http(&server, settings, interrupted).await });
             address

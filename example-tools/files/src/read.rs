@@ -249,7 +249,8 @@ mod tests {
         let whole = "aé漢🙂z".repeat(3);
         let folder = Folder::new(&[("t", &whole)]);
         for limit in 1..9 {
-            let (mut seen, mut offset) = (String::new(), Some(0));
+            let mut seen = String::new();
+            let mut offset = Some(0);
             while let Some(at) = offset {
                 let (text, part) =
                     read(json!({"path": folder.text("t"), "unit": "bytes", "offset": at, "limit": limit}));

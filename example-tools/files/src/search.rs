@@ -228,7 +228,8 @@ mod tests {
     fn matches_have_path_line_and_column_in_order() {
         let folder = Folder::new(&[("b.txt", "Needle\n"), ("a/z.txt", "hay\r\nhäy needle\r\n")]);
         let (text, found) = search(json!({"pattern": "needle$", "path": folder.text(""), "ignore_case": true}));
-        let (deep, flat) = (folder.text("a/z.txt"), folder.text("b.txt"));
+        let deep = folder.text("a/z.txt");
+        let flat = folder.text("b.txt");
         assert_eq!(text, format!("{deep}:2: häy needle\n{flat}:1: Needle\n"));
         assert_eq!(found["matches"][0], json!({"path": deep, "line": 2, "column": 5, "text": "häy needle"}));
         assert_eq!((&found["files_searched"], &found["truncated"]), (&json!(2), &json!(false)));

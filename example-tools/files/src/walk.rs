@@ -36,7 +36,8 @@ pub(crate) fn walk(
     waiting.reverse();
     while let Some(entry) = waiting.pop() {
         let opens = entry.kind.is_dir() && (generated || !is_generated(&entry.path));
-        let (path, relative) = (entry.path.clone(), entry.relative.clone());
+        let path = entry.path.clone();
+        let relative = entry.relative.clone();
         if !visit(entry)? {
             break;
         }

@@ -16,9 +16,10 @@ pub(crate) fn to_json(value: &Val) -> Value {
 
 fn number(number: &Num) -> Value {
     if let Num::Float(float) = number {
-        return match float.is_nan() {
-            true => Value::Null,
-            false => Number::from_f64(float.clamp(f64::MIN, f64::MAX)).map_or(Value::Null, Value::Number),
+        return if float.is_nan() {
+            Value::Null
+        } else {
+            Number::from_f64(float.clamp(f64::MIN, f64::MAX)).map_or(Value::Null, Value::Number)
         };
     }
     let text = number.to_string();

@@ -70,16 +70,15 @@ fn invalid(filter: &str, problems: Vec<Problem<'_>>) -> ToolError {
 fn position(filter: &str, part: &str) -> String {
     let whole = filter.as_bytes().as_ptr_range();
     // An empty part, for the end, need not lie in the filter.
-    let start = match whole.contains(&part.as_ptr()) {
-        true => part.as_ptr() as usize - whole.start as usize,
-        false => filter.len(),
-    };
+    let start =
+        if whole.contains(&part.as_ptr()) { part.as_ptr() as usize - whole.start as usize } else { filter.len() };
     let before = &filter[..start];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let found: String = filter[start..].chars().take_while(|c| *c != '\n').take(20).collect();
-    match found.is_empty() {
-        true => format!("line {line}, column {column} (the end)"),
-        false => format!("line {line}, column {column} ({found:?})"),
+    if found.is_empty() {
+        format!("line {line}, column {column} (the end)")
+    } else {
+        format!("line {line}, column {column} ({found:?})")
     }
 }

@@ -56,7 +56,8 @@ pub(crate) fn apply(name: &str, text: &str, hunks: &[Hunk]) -> Result<Applied, T
     let old = Old::new(text, hunks);
     let mut new = New::default();
     let mut applied = Applied { hunks: hunks.len() as u32, ..Applied::default() };
-    let (mut done, mut drift) = (0, 0);
+    let mut done = 0;
+    let mut drift = 0;
     for (number, hunk) in (1..).zip(hunks) {
         let place = Place { file: name, hunk: number, stated: stated(hunk), first: done };
         let at = place.find(&old, hunk, drift)?;
@@ -97,9 +98,10 @@ impl Place<'_> {
     fn find(&self, old: &Old<'_>, hunk: &Hunk, drift: isize) -> Result<usize, ToolError> {
         let wanted = hunk.old();
         if wanted.is_empty() {
-            return match old.lines.is_empty() {
-                true => Ok(0),
-                false => Err(self.refuse("no_context", "it only adds, and has no line that shows where")),
+            return if old.lines.is_empty() {
+                Ok(0)
+            } else {
+                Err(self.refuse("no_context", "it only adds, and has no line that shows where"))
             };
         }
         // After a hunk that moved, the lines at the stated place may only look the same.

@@ -52,11 +52,10 @@ pub(crate) fn parse(diff: &str) -> Result<Vec<FilePatch>, ToolError> {
         }
         patches.push(patch);
     }
-    match patches.is_empty() {
-        true => {
-            Err(ToolError::invalid_arguments("diff_invalid", "the diff changes no file: it needs `---`, `+++`, `@@`"))
-        }
-        false => Ok(patches),
+    if patches.is_empty() {
+        Err(ToolError::invalid_arguments("diff_invalid", "the diff changes no file: it needs `---`, `+++`, `@@`"))
+    } else {
+        Ok(patches)
     }
 }
 
@@ -165,7 +164,8 @@ fn empty_file(lines: &Lines<'_>, git: GitHeader) -> Result<Option<FilePatch>, To
 /// The path in `a/path b/path`, if both are the same.
 fn same_path(paths: &str) -> Option<String> {
     let (old, new) = paths.split_at_checked(paths.len() / 2)?;
-    let (old, new) = (old.strip_prefix("a/")?, new.strip_prefix(" b/")?);
+    let old = old.strip_prefix("a/")?;
+    let new = new.strip_prefix(" b/")?;
     (old == new).then(|| old.to_owned())
 }
 
@@ -186,9 +186,10 @@ fn named(lines: &mut Lines<'_>) -> Result<FilePatch, ToolError> {
     while lines.peek().is_some_and(|line| line.starts_with("@@ ")) {
         hunks.push(hunk(lines)?);
     }
-    match hunks.is_empty() {
-        true => Err(lines.invalid(format!("{path} has no hunks"))),
-        false => Ok(FilePatch { path, action, hunks }),
+    if hunks.is_empty() {
+        Err(lines.invalid(format!("{path} has no hunks")))
+    } else {
+        Ok(FilePatch { path, action, hunks })
     }
 }
 
@@ -212,9 +213,10 @@ fn without(name: &str, prefix: &str) -> String {
 }
 
 fn one(lines: &Lines<'_>, old: &str, new: &str) -> Result<String, ToolError> {
-    match old == new {
-        true => Ok(new.to_owned()),
-        false => Err(lines.invalid(format!("{old} would become {new}: a rename cannot be applied here"))),
+    if old == new {
+        Ok(new.to_owned())
+    } else {
+        Err(lines.invalid(format!("{old} would become {new}: a rename cannot be applied here")))
     }
 }
 
@@ -224,7 +226,8 @@ fn hunk(lines: &mut Lines<'_>) -> Result<Hunk, ToolError> {
         return Err(lines.invalid("expected `@@ -line,count +line,count @@`"));
     };
     let mut hunk = Hunk { old_start: old.0, ..Hunk::default() };
-    let (mut old_left, mut new_left) = (old.1, new.1);
+    let mut old_left = old.1;
+    let mut new_left = new.1;
     while old_left > 0 || new_left > 0 {
         let Some(line) = lines.pop() else {
             return Err(lines.invalid(count_error(old_left, new_left)));

@@ -42,12 +42,13 @@ pub(crate) fn find(base: &str, patch: &FilePatch) -> Result<Target, ToolError> {
     }
     refuse_link(base, &fs::symlink_metadata(base).map_err(|error| ToolError::at_path(base, &error))?)?;
     let same_name = base.file_name() == Path::new(&patch.path).file_name();
-    match same_name && patch.action != Action::Created {
-        true => Ok(Target { name: patch.path.clone(), path: base.to_owned() }),
-        false => Err(ToolError::invalid_arguments(
+    if same_name && patch.action != Action::Created {
+        Ok(Target { name: patch.path.clone(), path: base.to_owned() })
+    } else {
+        Err(ToolError::invalid_arguments(
             "other_file",
             format!("`path` is the file {}, but the diff is about {}", base.display(), patch.path),
-        )),
+        ))
     }
 }
 

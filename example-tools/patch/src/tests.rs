@@ -40,12 +40,13 @@ impl Folder {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => files.push((
+                if path.is_dir() {
+                    folders.push(path)
+                } else {
+                    files.push((
                         path.strip_prefix(&self.0).unwrap().display().to_string(),
                         fs::read_to_string(&path).unwrap_or_default(),
-                    )),
+                    ))
                 }
             }
         }

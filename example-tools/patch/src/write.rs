@@ -38,12 +38,13 @@ pub(crate) fn commit(changes: &[Change]) -> Result<(), ToolError> {
     let result = stage(changes, &mut journal).and_then(|staged| replace(changes, &staged, &mut journal));
     result.map_err(|error| {
         let left = journal.undo();
-        match left.is_empty() {
-            true => ToolError { message: format!("{}; nothing was changed", error.message), ..error },
-            false => ToolError::execution_failed(
+        if left.is_empty() {
+            ToolError { message: format!("{}; nothing was changed", error.message), ..error }
+        } else {
+            ToolError::execution_failed(
                 "undo_failed",
                 format!("{}, and these files could not be put back: {}", error.message, left.join(", ")),
-            ),
+            )
         }
     })
 }

@@ -42,11 +42,14 @@ fn redact(value: &mut Value) -> usize {
 }
 
 fn shorten(text: &str) -> (String, usize) {
-    let (mut shorter, mut rest, mut found) = (String::new(), text, 0);
+    let mut shorter = String::new();
+    let mut rest = text;
+    let mut found = 0;
     while let Some((start, home)) =
         HOMES.iter().filter_map(|home| Some((rest.find(home)?, home))).min_by_key(|(start, _)| *start)
     {
-        let (before, after) = (&rest[..start], &rest[start + home.len()..]);
+        let before = &rest[..start];
+        let after = &rest[start + home.len()..];
         let end = after.find(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '-' | '_')).unwrap_or(after.len());
         shorter.push_str(before);
         shorter.push_str(if end == 0 { home } else { "~" });

@@ -146,7 +146,8 @@ fn type_of(field: &str) -> Type {
 fn is_plain(field: &str) -> bool {
     let digits = field.strip_prefix('-').unwrap_or(field);
     let mut letters = digits.chars();
-    let (first, second) = (letters.next(), letters.next());
+    let first = letters.next();
+    let second = letters.next();
     let padded = first == Some('0') && second.is_some_and(|letter| letter.is_ascii_digit());
     !padded
         && first.is_some_and(|letter| letter.is_ascii_digit())

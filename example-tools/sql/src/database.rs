@@ -85,7 +85,8 @@ fn connection() -> rusqlite::Result<Connection> {
 
 /// Gives `random()` numbers of its own in each call. In a sandbox, SQLite's generator begins with the time in seconds.
 fn randomize(connection: &Connection) -> rusqlite::Result<()> {
-    let (keys, next) = (RandomState::new(), AtomicU64::new(0));
+    let keys = RandomState::new();
+    let next = AtomicU64::new(0);
     connection.create_scalar_function("random", 0, FunctionFlags::SQLITE_UTF8, move |_| {
         Ok(keys.hash_one(next.fetch_add(1, Ordering::Relaxed)).cast_signed())
     })
@@ -141,10 +142,9 @@ fn names_are_text(connection: &Connection, schema: &str) -> rusqlite::Result<boo
 /// From here on, statements can only read.
 fn close(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA query_only = ON;")?;
-    connection.authorizer(Some(|context: AuthContext<'_>| match is_reading(&context.action) {
-        true => Authorization::Allow,
-        false => Authorization::Deny,
-    }))
+    connection.authorizer(Some(
+        |context: AuthContext<'_>| if is_reading(&context.action) { Authorization::Allow } else { Authorization::Deny },
+    ))
 }
 
 fn is_reading(action: &AuthAction<'_>) -> bool {

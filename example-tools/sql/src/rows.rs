@@ -80,9 +80,10 @@ fn bind_named(statement: &mut Statement<'_>, values: &Map<String, Value>) -> Res
         used += 1;
         bind_one(statement, at, value)?;
     }
-    match used == values.len() {
-        true => Ok(()),
-        false => Err(unequal(format!("the statement names {used} parameters, and `parameters` has {}", values.len()))),
+    if used == values.len() {
+        Ok(())
+    } else {
+        Err(unequal(format!("the statement names {used} parameters, and `parameters` has {}", values.len())))
     }
 }
 

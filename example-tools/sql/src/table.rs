@@ -126,8 +126,5 @@ impl Insertion<'_> {
 
 /// Fails if the call is canceled; looks at some rows alone.
 pub(crate) fn look(row: u64) -> Result<(), ToolError> {
-    match row.is_multiple_of(ROWS_PER_LOOK) && cancellation::requested().is_some() {
-        true => Err(canceled()),
-        false => Ok(()),
-    }
+    if row.is_multiple_of(ROWS_PER_LOOK) && cancellation::requested().is_some() { Err(canceled()) } else { Ok(()) }
 }

@@ -275,7 +275,8 @@ fn files_that_are_none_of_these_are_refused_by_what_they_are() {
     assert_eq!(code(rows("SELECT 1", &[&text])), "format_unknown");
     assert_eq!(code(rows("SELECT 1", &[&folder.0.join("none.csv").display().to_string()])), "not_found");
     assert_eq!(code(rows("SELECT 1", &[&folder.0.display().to_string()])), "is_a_folder");
-    let (one, two) = (folder.file("a.csv", "x\n"), folder.file("A.tsv", "x\n"));
+    let one = folder.file("a.csv", "x\n");
+    let two = folder.file("A.tsv", "x\n");
     assert_eq!(code(rows("SELECT 1", &[&one, &two])), "name_taken");
     let named = |table: &str| answer("query", json!({ "sql": "SELECT 1", "files": [{ "path": one, "table": table }] }));
     assert_eq!((code(named("main")), code(named("sqlite_x"))), ("name_taken".to_owned(), "name_invalid".to_owned()));
@@ -310,6 +311,7 @@ fn an_endless_statement_is_stopped_by_a_cancellation() {
 #[test]
 fn random_numbers_differ_from_row_to_row_and_from_call_to_call() {
     let two = || rows("SELECT random() UNION ALL SELECT random()", &[]).unwrap();
-    let (one, other) = (two(), two());
+    let one = two();
+    let other = two();
     assert!(one[0] != one[1] && one[0] != other[0], "{one} {other}");
 }

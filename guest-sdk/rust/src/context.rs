@@ -42,7 +42,8 @@ impl Context {
             Some(Value::String(text)) => Some(text),
             _ => None,
         };
-        let (cwd, scratch) = (text("cwd"), text("scratch"));
+        let cwd = text("cwd");
+        let scratch = text("scratch");
         Self { invocation_id, attempt, cwd, scratch, extra }
     }
 }

@@ -4,7 +4,8 @@
 /// code block or an indented line, keeps its lines.
 pub(crate) fn paragraphs(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
-    let (mut is_code, mut joins) = (false, false);
+    let mut is_code = false;
+    let mut joins = false;
     for line in text.lines() {
         let is_fence = line.trim_start().starts_with("```");
         is_code ^= is_fence;

@@ -256,7 +256,8 @@ pub(crate) struct ArtifactDraft(usize);
 
 pub(crate) fn create_artifact(name: &str, media_type: &str) -> Result<ArtifactDraft, ArtifactError> {
     RECORDED.with_borrow_mut(|recorded| {
-        let (name, media_type) = (name.to_owned(), media_type.to_owned());
+        let name = name.to_owned();
+        let media_type = media_type.to_owned();
         recorded.artifacts.push(Written { name, media_type, bytes: Vec::new(), is_finished: false });
         Ok(ArtifactDraft(recorded.artifacts.len()))
     })

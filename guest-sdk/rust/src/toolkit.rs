@@ -168,7 +168,8 @@ pub const fn assert_unique_names<K: Toolkit>() {
     while first < tools.len() {
         let mut second = first + 1;
         while second < tools.len() {
-            let (a, b) = (tools[first].attributes.name.as_bytes(), tools[second].attributes.name.as_bytes());
+            let a = tools[first].attributes.name.as_bytes();
+            let b = tools[second].attributes.name.as_bytes();
             assert!(!equal(a, b), "two tools of this toolkit have the same name");
             second += 1;
         }

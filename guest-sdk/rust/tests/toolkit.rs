@@ -166,7 +166,8 @@ fn what_is_not_stated_stays_absent() {
 #[test]
 fn what_the_host_enforces_can_be_stated() {
     let described = testing::describe::<Toolkit>();
-    let (declaration, profile) = (&described["declarations"][1], &described["permission_profiles"][1]);
+    let declaration = &described["declarations"][1];
+    let profile = &described["permission_profiles"][1];
     assert_eq!(declaration["lifecycle"], "deprecated");
     let input = &declaration["input_contract"];
     assert_eq!((&input["defaults"], &input["examples"]), (&json!({"name": "you"}), &json!([{}])));

@@ -95,7 +95,8 @@ pub fn of_settings(
         }
     }
     files.extend(Credentials::of_docker().file().map(|file| KeptFile::if_there(file, "credentials of registries")));
-    let (user, client) = (std::env::home_dir(), "the settings of a client, which starts programs");
+    let user = std::env::home_dir();
+    let client = "the settings of a client, which starts programs";
     let of_user = user.iter().flat_map(|user| USER_CLIENTS.iter().map(|file| user.join(file)));
     let of_project = here.into_iter().flat_map(|here| PROJECT_CLIENTS.iter().map(|file| here.join(file)));
     files.extend(of_user.chain(of_project).map(|file| KeptFile::if_there(&file, client)));
@@ -131,9 +132,10 @@ pub fn close(home: &Home, settings: &mut Settings, command: &CommandFiles) -> Gr
     for file in settings.kept.iter().chain(&command.files) {
         let is_needed = if file.read { guard!("authority_closed") } else { writes && guard!("components_closed") };
         for grants in [&mut settings.grants, &mut kept].into_iter().filter(|_| is_needed) {
-            match file.read {
-                true => grants.shut_so_far(&file.path, &file.what, RuleSource::PolicySettings),
-                false => grants.keep_so_far(&file.path, &file.what, RuleSource::PolicySettings),
+            if file.read {
+                grants.shut_so_far(&file.path, &file.what, RuleSource::PolicySettings)
+            } else {
+                grants.keep_so_far(&file.path, &file.what, RuleSource::PolicySettings)
             }
         }
     }

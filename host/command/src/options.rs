@@ -394,9 +394,10 @@ fn configured_expiry(file: &ConfigFile) -> Result<Option<Duration>, String> {
 
 fn expiry(text: &str) -> Result<Duration, String> {
     let wanted = duration(text)?;
-    match wanted <= EXPIRE_MAX {
-        true => Ok(wanted),
-        false => Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600)),
+    if wanted <= EXPIRE_MAX {
+        Ok(wanted)
+    } else {
+        Err(format!("a question can stay open for {} hours at the most", EXPIRE_MAX.as_secs() / 3_600))
     }
 }
 

@@ -150,7 +150,8 @@ impl Named {
 
     /// Its tools, which another process can call again by `origin`.
     fn offer(&self, tools: Vec<Arc<Tool>>, origin: Option<Arc<Value>>) -> impl Iterator<Item = Offered> {
-        let (wall, provider) = (self.timeout, Arc::new(self.provider()));
+        let wall = self.timeout;
+        let provider = Arc::new(self.provider());
         let one = move |tool| Offered { tool, wall, origin: origin.clone(), provider: Some(Arc::clone(&provider)) };
         tools.into_iter().map(one)
     }
@@ -187,7 +188,8 @@ pub fn offered(
     let components = named.iter().map(locate).collect::<Result<Vec<PathBuf>, Refusal>>()?;
     let loaded = runtime.block_on(host.load_files(&components));
     let loaded = loaded.map_err(|(at, refusal)| failed(&named, at, refusal))?;
-    let (entries, configs) = (EntryPaths::of(layers), ToolConfigs::of(home, layers));
+    let entries = EntryPaths::of(layers);
+    let configs = ToolConfigs::of(home, layers);
     let mut offered = Vec::new();
     for (named, loaded) in named.iter().zip(&loaded) {
         named.target.name(policy, &entries, loaded);
@@ -216,7 +218,8 @@ impl Serving {
 
     /// Adds to what a host does with compilations that this server notices them.
     fn notice_compilations(&self, host: &mut HostBuilder) {
-        let (compiles, shown) = (self.compiles.clone(), host.compile_watch.take());
+        let compiles = self.compiles.clone();
+        let shown = host.compile_watch.take();
         host.compile_watch = Some(Arc::new(move |step| {
             if let Compilation::Begins { bytes } = step {
                 compiles.send_replace(bytes);
@@ -265,7 +268,8 @@ impl Serving {
             host.listeners = exporting::listeners(telemetry.as_ref());
         })?;
         hooks::add(&mut host, home, &layers, &closed).await?;
-        let (entries, configs) = (EntryPaths::of(&layers), ToolConfigs::of(home, &layers));
+        let entries = EntryPaths::of(&layers);
+        let configs = ToolConfigs::of(home, &layers);
         let failed = |(at, refusal): (usize, Refusal)| {
             if let Some(reload) = reload {
                 reload.failed(named.get(at), &refusal);
@@ -417,7 +421,8 @@ impl Served {
 /// one of them may take: clients could get it killed otherwise.
 fn fits(said: Option<u64>, limits: &Limits) -> Result<(), Refusal> {
     let memory = memory_bytes();
-    let (calls, beside) = (said.unwrap_or_else(|| limits.host_bytes()), server::beside_calls_bytes(memory));
+    let calls = said.unwrap_or_else(|| limits.host_bytes());
+    let beside = server::beside_calls_bytes(memory);
     if calls.saturating_add(beside) <= memory || !guard!("memory_least") {
         return Ok(());
     }

@@ -327,7 +327,9 @@ fn block_text(block: &Content) -> String {
     if block.kind == ARTIFACT {
         let of = |field: &str| block.fields.get(field).and_then(|value| value.as_str()).unwrap_or_default();
         let size = block.fields.get("size_bytes").map(ToString::to_string).unwrap_or_default();
-        let (name, media_type, uri) = (of("name"), of("media_type"), of("uri"));
+        let name = of("name");
+        let media_type = of("media_type");
+        let uri = of("uri");
         return format!("[artifact {name}: {size} bytes, {media_type}; toolcell artifact get {uri}]");
     }
     if block.is_persisted() {

@@ -54,7 +54,8 @@ impl Serving {
     /// Does what [`Self::server`] does, and returns early if a component has to be compiled for that.
     pub fn early_server(self, runtime: &Runtime) -> anyhow::Result<Early> {
         let start = Start::new(self)?;
-        let (serving, home) = (Arc::clone(&start.serving), start.home.clone());
+        let serving = Arc::clone(&start.serving);
+        let home = start.home.clone();
         let mut compiles = serving.compiles.subscribe();
         let mut load: Load = Box::pin(start.load());
         let loaded = runtime.block_on(async {

@@ -104,9 +104,10 @@ impl Target {
             _ => {}
         }
         let metadata = std::fs::metadata(&self.path).map_err(|error| {
-            let none = match is_name(&self.typed) {
-                true => "; no installed tool has that name either (see `toolcell list`)",
-                false => "",
+            let none = if is_name(&self.typed) {
+                "; no installed tool has that name either (see `toolcell list`)"
+            } else {
+                ""
             };
             let message = format!("no tool at {}: {error}{none}", self.path.display());
             Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
@@ -295,7 +296,8 @@ fn note_age(folder: &Path, why: &str) {
     static NOTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let fresh = NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
     if fresh {
-        let (folder, why) = (folder.display(), legible(why));
+        let folder = folder.display();
+        let why = legible(why);
         let note =
             format!("note: {folder} is older than its sources: {why}; `toolcell build {folder}` builds it again");
         super::show::say(&note);
@@ -307,7 +309,8 @@ pub const NOT_BUILT: &str = "not_built";
 
 /// Returns the refusal of a source folder that must be built first.
 fn not_built(folder: &Path, why: &str, building: Building) -> Refusal {
-    let (folder, why) = (folder.display(), legible(why));
+    let folder = folder.display();
+    let why = legible(why);
     let or = if building == Building::No { "" } else { ", or add --build" };
     let message = format!(
         "{folder} is a source folder that is not built: {why}. Building runs its code as you: look at it, \

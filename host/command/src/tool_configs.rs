@@ -57,7 +57,8 @@ impl Entry {
         let config = entry.config.as_ref()?.json().to_owned();
         let target = Target::of_entry(layer, &entry.component, names);
         let paths = target.files().into_iter().filter_map(|file| file.canonicalize().ok()).collect();
-        let (built, place) = (OnceLock::new(), layer.file.place_of(&entry.component));
+        let built = OnceLock::new();
+        let place = layer.file.place_of(&entry.component);
         Some(Self { target, paths, built, config, place })
     }
 

@@ -100,7 +100,9 @@ async fn look(files: &Arc<[PathBuf]>) -> Option<Vec<Stamp>> {
 /// The state of a file now.
 pub(crate) fn stamp(file: &Path) -> Stamp {
     let state = std::fs::metadata(file).ok()?;
-    let (device, inode, size) = (state.dev(), state.ino(), state.size());
+    let device = state.dev();
+    let inode = state.ino();
+    let size = state.size();
     Some((device, inode, size, state.mtime(), state.mtime_nsec(), state.ctime(), state.ctime_nsec()))
 }
 

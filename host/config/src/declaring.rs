@@ -66,9 +66,10 @@ fn edited(text: &str, name: &str, tool: Option<&DeclaredTool>) -> anyhow::Result
     let after = document.to_string();
     // The library ends lines with LF. In a file with both ends, a text of several lines could change.
     let crlf = text.matches("\r\n").count();
-    Ok(Some(match crlf > 0 && crlf == text.matches('\n').count() {
-        true => after.replace("\r\n", "\n").replace('\n', "\r\n"),
-        false => after,
+    Ok(Some(if crlf > 0 && crlf == text.matches('\n').count() {
+        after.replace("\r\n", "\n").replace('\n', "\r\n")
+    } else {
+        after
     }))
 }
 

@@ -315,12 +315,13 @@ impl ConfigFile {
 
     /// Parses the text of a file in `folder`.
     pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
-        let mut file: Self = toml::from_str(text).map_err(|error| match secretive(text) {
-            true => {
+        let mut file: Self = toml::from_str(text).map_err(|error| {
+            if secretive(text) {
                 let at = error.span().map(|span| span.start).unwrap_or_default();
                 anyhow::anyhow!("line {}: {}", line(text.as_bytes(), at), error.message())
+            } else {
+                error.into()
             }
-            false => error.into(),
         })?;
         folder.clone_into(&mut file.folder);
         text.clone_into(&mut file.text);

@@ -118,7 +118,8 @@ impl Names {
     /// Whether `name` was installed beside `config`, the file of a project, and so is known in its folder alone.
     pub fn is_of_project(&self, name: &str) -> Option<&Path> {
         let has = |read: &&Read| read.installed.as_ref().is_ok_and(|installed| installed.get(name).is_some());
-        let (first, user) = (self.read().iter().find(has)?, self.configs.last()?);
+        let first = self.read().iter().find(has)?;
+        let user = self.configs.last()?;
         (&first.config != user).then_some(first.config.as_path())
     }
 

@@ -393,7 +393,8 @@ fn settled(trust: &Trust, path: &Path, mut bytes: Vec<u8>) -> anyhow::Result<(Ve
 /// Says why the project's file `path`, which has these `bytes`, has no effect, and what to do. A file that was trusted
 /// before is the user's own work, so a mistake in it is shown.
 pub fn untrusted(trust: &Trust, path: &Path, bytes: &[u8]) -> String {
-    let (shown, folder) = (path.display(), path.parent().unwrap_or(path).display());
+    let shown = path.display();
+    let folder = path.parent().unwrap_or(path).display();
     let trusting = format!("then run `toolcell policy trust {folder}`");
     if !trust.knows(path) {
         return format!("{shown} is not trusted: read it, {trusting}");

@@ -93,7 +93,8 @@ mod tests {
         };
         let both = of("timeout = \"5s\"\nfuel = 7\nmax_disk = \"2MiB\"").lower(of("timeout = \"3s\"\nfuel = 9"));
         assert_eq!(both, of("timeout = \"3s\"\nfuel = 7\nmax_disk = \"2MiB\""));
-        let (limits, defaults) = (both.over(Limits::default()), Limits::default());
+        let limits = both.over(Limits::default());
+        let defaults = Limits::default();
         assert_eq!((limits.wall, limits.fuel, limits.disk_bytes), (Duration::from_secs(3), 7, 2 << 20));
         assert_eq!((limits.memory_bytes, limits.output_bytes), (defaults.memory_bytes, defaults.output_bytes));
     }

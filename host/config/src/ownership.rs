@@ -41,7 +41,8 @@ fn check_place(path: &Path, file: Option<&File>, metadata: &Metadata) -> anyhow:
     if !guard!("file_owner") {
         return Ok(());
     }
-    let (me, shown) = (rustix::process::geteuid().as_raw(), path.display());
+    let me = rustix::process::geteuid().as_raw();
+    let shown = path.display();
     if metadata.uid() != me && metadata.uid() != 0 {
         let owner = metadata.uid();
         bail!(
@@ -135,7 +136,8 @@ mod tests {
         use rustix::fs::XattrFlags;
 
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (path, open) = (file.path(), File::open(file.path()).unwrap());
+        let path = file.path();
+        let open = File::open(file.path()).unwrap();
         assert!(!super::has_access_list(path, None) && !super::has_access_list(path, Some(&open)));
         // Version 2, then tag, rights and id of each entry: the owner, this user by name, the group, the mask, all others.
         let mut list = 2_u32.to_le_bytes().to_vec();

@@ -79,9 +79,10 @@ impl Headers {
             Ok((known, value))
         };
         let headers = pairs.enumerate().map(header).collect::<Result<Vec<_>, String>>()?;
-        match headers.len() > HEADERS_MAX {
-            true => Err(format!("telemetry: more than {HEADERS_MAX} headers")),
-            false => Ok(Self(headers)),
+        if headers.len() > HEADERS_MAX {
+            Err(format!("telemetry: more than {HEADERS_MAX} headers"))
+        } else {
+            Ok(Self(headers))
         }
     }
 

@@ -16,9 +16,10 @@ use rustix::fs::OFlags;
 pub fn open(path: &Path) -> io::Result<File> {
     // Without NONBLOCK, a named pipe would block here. It changes nothing for a regular file.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() || !guard!("named_files") {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
+    if file.metadata()?.is_file() || !guard!("named_files") {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
     }
 }
 
@@ -30,9 +31,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(io::Error::other(format!("it is larger than {bytes_max} bytes"))),
-        false => Ok(bytes),
+    if bytes.len() as u64 > bytes_max {
+        Err(io::Error::other(format!("it is larger than {bytes_max} bytes")))
+    } else {
+        Ok(bytes)
     }
 }
 

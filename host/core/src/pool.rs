@@ -192,14 +192,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_pool_refuses_and_another_one_works() {
-        let (full, other) = (Pool::new("full", 1, 1, STACK).unwrap(), Pool::new("other", 1, 1, STACK).unwrap());
+        let full = Pool::new("full", 1, 1, STACK).unwrap();
+        let other = Pool::new("other", 1, 1, STACK).unwrap();
         let (go, wait) = mpsc::channel::<()>();
         let wait = Arc::new(std::sync::Mutex::new(wait));
         let blocks = || {
             let wait = Arc::clone(&wait);
             move || wait.lock().unwrap().recv()
         };
-        let (mut first, mut second) = (Box::pin(full.run(blocks())), Box::pin(full.run(blocks())));
+        let mut first = Box::pin(full.run(blocks()));
+        let mut second = Box::pin(full.run(blocks()));
         for begun in [&mut first, &mut second] {
             assert!(tokio::time::timeout(Duration::from_millis(1), begun).await.is_err());
         }

@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn a_file_that_is_missing_is_created_and_one_that_is_there_keeps_the_locks_of_this_process() {
         let root = tempfile::tempdir().unwrap();
-        let (path, link) = (root.path().join("file"), root.path().join("link"));
+        let path = root.path().join("file");
+        let link = root.path().join("link");
         create_missing(&path).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         (&file).write_all(b"content").unwrap();
@@ -231,7 +232,8 @@ mod tests {
     #[test]
     fn a_file_is_created_and_opened_for_its_owner_alone() {
         let root = tempfile::tempdir().unwrap();
-        let (file, link) = (root.path().join("file"), root.path().join("link"));
+        let file = root.path().join("file");
+        let link = root.path().join("link");
         for opened in [None, Some(0o644)] {
             if let Some(mode) = opened {
                 set_mode(&file, mode);

@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 ///
 /// [`io::ErrorKind::PermissionDenied`], and a file system that does not tell its type.
 pub fn refuse(file: &impl std::os::fd::AsFd) -> io::Result<()> {
-    match imp::is_pseudo(file)? && guard!("pseudo_files") {
-        true => {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no folder of files, but of the kernel's state"))
-        }
-        false => Ok(()),
+    if imp::is_pseudo(file)? && guard!("pseudo_files") {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no folder of files, but of the kernel's state"))
+    } else {
+        Ok(())
     }
 }
 
@@ -141,9 +140,10 @@ mod imp {
         fn refresh(&mut self) -> io::Result<()> {
             let mut polled = [PollFd::new(&self.file, PollFlags::PRI)];
             poll(&mut polled, Some(&Timespec::default()))?;
-            match polled.iter().any(|file| file.revents().intersects(PollFlags::PRI | PollFlags::ERR)) {
-                true => self.read(),
-                false => Ok(()),
+            if polled.iter().any(|file| file.revents().intersects(PollFlags::PRI | PollFlags::ERR)) {
+                self.read()
+            } else {
+                Ok(())
             }
         }
 
@@ -172,7 +172,8 @@ mod imp {
 
     /// The path of a row, in which the kernel writes blanks and backslashes as three octal digits.
     fn unescaped(word: &[u8]) -> PathBuf {
-        let (mut path, mut rest) = (Vec::with_capacity(word.len()), word);
+        let mut path = Vec::with_capacity(word.len());
+        let mut rest = word;
         while let Some((first, after)) = rest.split_first() {
             let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
             let escaped = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());

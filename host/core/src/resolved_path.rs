@@ -64,7 +64,8 @@ impl ResolvedPath {
 
     /// Follows `full` as far as possible: where [`Self::of`] fails, `end` is the place that cannot be passed.
     pub fn so_far(full: &Path) -> Self {
-        let (mut resolved, mut steps) = (Self::default(), STEPS_MAX);
+        let mut resolved = Self::default();
+        let mut steps = STEPS_MAX;
         // The error is ignored, because it only says why the path ends where it ends.
         let _ = resolved.walk(full, &mut steps);
         resolved.end = spelled(resolved.end);
@@ -72,7 +73,8 @@ impl ResolvedPath {
     }
 
     fn walk(&mut self, full: &Path, budget: &mut usize) -> anyhow::Result<()> {
-        let (mut ahead, mut exists) = (steps(full), true);
+        let mut ahead = steps(full);
+        let mut exists = true;
         // A set, because a list would be searched once for each `..`.
         let mut left = HashSet::new();
         for _ in 0..STEPS_MAX.min(*budget) {

@@ -121,7 +121,9 @@ impl Pattern {
 
     /// Returns `text` with `label` for every match; `None` if nothing is replaced.
     pub fn replace(&self, text: &str, label: &str, meter: &mut Meter) -> Result<Option<String>, Exhausted> {
-        let (mut replaced, mut kept, mut at) = (None::<String>, 0, 0);
+        let mut replaced = None::<String>;
+        let mut kept = 0;
+        let mut at = 0;
         let mut lazy = self.lazy.as_deref();
         while at <= text.len() {
             let Some((start, end)) = self.find(text, at, &mut lazy, meter)? else { break };

@@ -61,7 +61,8 @@ fn called(blocks: Value, class: Option<ErrorClass>) -> CallRecord {
 
 /// The answers that a model reads, by their dialects.
 fn told(record: &CallRecord) -> Vec<(String, Value)> {
-    let (invocation, result) = (&record.invocation, &record.result);
+    let invocation = &record.invocation;
+    let result = &record.result;
     let mut builder = agentool::TraceBuilder::new("s", agentool::Detectors::default());
     builder.call(invocation, Some(result));
     let mut told = vec![

@@ -45,14 +45,16 @@ impl Listed<'_> {
 
     /// [`Self::said`] in at most `chars_max` characters. The note stays whole, if it leaves room for the description.
     pub fn said_within(&self, chars_max: usize) -> String {
-        let (description, note) = (visible(self.description), visible(self.note));
+        let description = visible(self.description);
+        let note = visible(self.note);
         if note.is_empty() {
             return cut(description, chars_max);
         }
         let left = chars_max.saturating_sub(note.chars().count() + 2);
-        let description = match left >= DESCRIPTION_CHARS_MIN {
-            true => cut(description, left),
-            false => cut(description, DESCRIPTION_CHARS_MIN),
+        let description = if left >= DESCRIPTION_CHARS_MIN {
+            cut(description, left)
+        } else {
+            cut(description, DESCRIPTION_CHARS_MIN)
         };
         cut(format!("{description}\n\n{note}").trim_start().to_owned(), chars_max)
     }

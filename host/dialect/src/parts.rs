@@ -65,7 +65,8 @@ pub(super) fn output_text(result: &ToolResult) -> String {
 
 /// An error in words, because not every API has a flag for it.
 fn failure(error: &ToolError) -> String {
-    let (class, hint) = (class_name(error.error_class), hint_without_loading(error.error_class));
+    let class = class_name(error.error_class);
+    let hint = hint_without_loading(error.error_class);
     let later = error.retry_after.map(|seconds| format!(" (after {seconds} s)")).unwrap_or_default();
     format!("ERROR [{class}/{}]: {}\nHint: {hint}{later}", error.error_code, error.message)
 }

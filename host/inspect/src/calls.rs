@@ -93,7 +93,8 @@ impl Calls {
         let query = CallQuery { tool, status, caller, session, since, limit: self.limit.max(1) };
         let home = Home::find()?;
         let log = log(&home)?;
-        let (mut calls, evicted) = (log.calls(&query)?, log.evicted_calls()?);
+        let mut calls = log.calls(&query)?;
+        let evicted = log.evicted_calls()?;
         waiting::add(&mut calls, &query, &home)?;
         let mut text = match self.json {
             true => show::json_line(&json!({ "calls": calls, "evicted_calls": evicted })),

@@ -79,9 +79,10 @@ pub struct Events {
 
 fn event_type(text: &str) -> Result<String, String> {
     let is_known = || serde_json::from_value::<EventType>(Value::String(text.to_owned())).is_ok();
-    match text.ends_with('*') || is_known() {
-        true => Ok(text.to_owned()),
-        false => Err("no such type; `toolcell schema show common` lists them as event_type".to_owned()),
+    if text.ends_with('*') || is_known() {
+        Ok(text.to_owned())
+    } else {
+        Err("no such type; `toolcell schema show common` lists them as event_type".to_owned())
     }
 }
 
@@ -209,7 +210,8 @@ fn line(logged: &LoggedEvent) -> String {
     let id = event.invocation_id.map(|id| id.to_string()).unwrap_or_default();
     let short = id.get(id.len().saturating_sub(SHORT_ID)..).unwrap_or_default();
     let tool = event.tool_id.as_deref().unwrap_or_default();
-    let (time, event_type) = (event.time.to_string(), event.event_type.as_str());
+    let time = event.time.to_string();
+    let event_type = event.event_type.as_str();
     let time = time.trim_end_matches('Z');
     let line = format!("{sequence:>6}  {time:.23}Z  {short:<8}  {event_type}  {tool}");
     let line = format!("{}  {}", line.trim_end(), details(event));

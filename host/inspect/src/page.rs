@@ -92,7 +92,8 @@ fn end(result: &Value, sheet: &mut Sheet) {
 
 /// The sentence for one event. Words of tools and callers are in it, so the caller shows it as foreign text.
 fn line(event: &Value) -> String {
-    let (event_type, data) = (text(&event["event_type"]), &event["data"]);
+    let event_type = text(&event["event_type"]);
+    let data = &event["data"];
     let rest = event_type.strip_prefix("tool.").unwrap_or(event_type);
     match rest {
         "invocation.planned" => format!("requested {}", text(&data["requested"])),

@@ -190,9 +190,10 @@ fn validate(name: &str, file: &Path, as_json: bool) -> anyhow::Result<Exit> {
     let more = found.len() > VIOLATIONS_MAX;
     found.truncate(VIOLATIONS_MAX);
     let valid = found.is_empty();
-    let printed = match as_json {
-        true => show::json(&json!({ "schema": name, "valid": valid, "errors": found, "more": more })),
-        false => for_people(name, &found, more),
+    let printed = if as_json {
+        show::json(&json!({ "schema": name, "valid": valid, "errors": found, "more": more }))
+    } else {
+        for_people(name, &found, more)
     };
     let exit = if valid { Exit::Succeeded } else { Exit::BadRequest };
     // The exit code is that of the check even if the reader closed the pipe.

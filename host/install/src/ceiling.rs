@@ -63,12 +63,15 @@ impl Ceiling {
 
     /// How `later` differs from this one.
     pub fn difference(&self, later: &Self) -> Difference {
-        let (nothing, mut found) = (ToolCeiling::default(), Difference::default());
+        let nothing = ToolCeiling::default();
+        let mut found = Difference::default();
         let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
         for name in names {
-            let (before, after) = (self.0.get(name), later.0.get(name));
+            let before = self.0.get(name);
+            let after = later.0.get(name);
             let say = |line: String| format!("{name}: {line}");
-            let (b, a) = (before.unwrap_or(&nothing), after.unwrap_or(&nothing));
+            let b = before.unwrap_or(&nothing);
+            let a = after.unwrap_or(&nothing);
             found.grown.extend(a.beyond(b).into_iter().map(say));
             found.shrunk.extend(b.beyond(a).into_iter().map(say));
             // A tool that is not there holds nothing back.
@@ -221,7 +224,9 @@ mod tests {
 
     #[test]
     fn more_hosts_are_more_and_fewer_are_not() {
-        let (one, two, any) = (net("a.example"), net("a.example, b.example"), net("any"));
+        let one = net("a.example");
+        let two = net("a.example, b.example");
+        let any = net("any");
         assert_eq!(one.difference(&two).grown, ["t.t: send requests to b.example"]);
         assert_eq!(two.difference(&one).grown, [""; 0]);
         assert_eq!(two.difference(&one).shrunk, ["t.t: send requests to b.example"]);

@@ -133,7 +133,8 @@ fn description(name: &str, text: &str, found: &mut Vec<Found>) {
 /// Looks at every text and every name of the declaration and of the interface, because all of them can reach a model: each of
 /// the two can have the schemas.
 fn texts(name: &str, tool: &Tool, found: &mut Vec<Found>) {
-    let (mut hidden, mut instructions) = (Vec::new(), Vec::new());
+    let mut hidden = Vec::new();
+    let mut instructions = Vec::new();
     let mut look = |place: &str, text: &str| {
         if text.chars().any(|c| deceives(c) && !matches!(c, '\n' | '\t' | '\r')) && hidden.len() < PLACES_MAX {
             hidden.push(place.to_owned());
@@ -267,7 +268,8 @@ fn ceiling(name: &str, tool: &Tool, component: &Component, found: &mut Vec<Found
 }
 
 fn component(component: &Component, found: &mut Vec<Found>) {
-    let (size, debug) = (component.size, component.debug_bytes);
+    let size = component.size;
+    let debug = component.debug_bytes;
     if size > SIZE_LARGE {
         let message = format!("the component has {size} bytes; each user fetches and compiles them");
         found.push(Found::new(Severity::Warning, "component_large", "component", message));
@@ -290,11 +292,10 @@ fn package(checked: &Checked<'_>, found: &mut Vec<Found>) {
         );
     }
     if package.licence.is_none() {
-        let message = match package.has_licence_file {
-            true => "there is a file with the licence, and no manifest names it; write its SPDX expression",
-            false => {
-                "without a licence, its users have no right to use it; write its SPDX expression into the manifest"
-            }
+        let message = if package.has_licence_file {
+            "there is a file with the licence, and no manifest names it; write its SPDX expression"
+        } else {
+            "without a licence, its users have no right to use it; write its SPDX expression into the manifest"
         };
         add(Severity::Warning, "licence_missing", message);
     }

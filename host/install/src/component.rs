@@ -87,7 +87,8 @@ fn without_memory(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
     const GLOBAL: u8 = 6;
     const DATA: u8 = 11;
     const DATA_COUNT: u8 = 12;
-    let (mut sections, mut modules) = (Vec::new(), Vec::new());
+    let mut sections = Vec::new();
+    let mut modules = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(|error| error.to_string())?;
         match payload {

@@ -55,7 +55,8 @@ impl Call {
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, http::Error> {
-        let (url, path) = (&self.url, self.url.path());
+        let url = &self.url;
+        let path = self.url.path();
         let target = url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let authority = match url.port() {
             Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
@@ -103,10 +104,7 @@ pub(crate) async fn look_up(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
     let found = found.map_err(|_| Failure::stalled(CONNECT_TIME))?;
     let unknown = |error: std::io::Error| Failure::Unreachable(format!("its name cannot be looked up: {error}"));
     let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
-    match found.is_empty() {
-        true => Err(Failure::Unreachable("its name has no address".to_owned())),
-        false => Ok(found),
-    }
+    if found.is_empty() { Err(Failure::Unreachable("its name has no address".to_owned())) } else { Ok(found) }
 }
 
 /// Sends `call` to one of `addresses`, and waits for the head of the answer.
@@ -210,7 +208,8 @@ impl Reply {
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let end = Instant::now() + BODY_TIME;
-        let (mut until, mut arrived) = (Instant::now() + patience, 0);
+        let mut until = Instant::now() + patience;
+        let mut arrived = 0;
         loop {
             match timeout_at(until.min(end), self.response.body_mut().frame()).await {
                 Ok(None) => return Ok(()),

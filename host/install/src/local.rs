@@ -94,10 +94,7 @@ pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     // Without NONBLOCK, a named pipe would block the reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::other("it is not a regular file")),
-    }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a regular file")) }
 }
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
@@ -108,8 +105,5 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
     let file = open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
-    match bytes.len() as u64 > bytes_max {
-        true => Err(too_large(bytes_max)),
-        false => Ok(bytes),
-    }
+    if bytes.len() as u64 > bytes_max { Err(too_large(bytes_max)) } else { Ok(bytes) }
 }

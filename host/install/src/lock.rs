@@ -184,9 +184,10 @@ pub(crate) fn fits(lock: &Lock, text: &str) -> Result<(), String> {
         return Err(not_a_name(name));
     }
     let is_large = lock.0.len() > ENTRIES_MAX || text.len() as u64 > BYTES_MAX;
-    match is_large && guard!("lock_room") {
-        true => Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first")),
-        false => Ok(()),
+    if is_large && guard!("lock_room") {
+        Err(format!("it would have more than {ENTRIES_MAX} tools or {BYTES_MAX} bytes; remove tools first"))
+    } else {
+        Ok(())
     }
 }
 

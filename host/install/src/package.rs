@@ -244,7 +244,8 @@ mod tests {
         for (name, text) in Package::sections_of(root.path()) {
             component = toolcell_core::dialect::sections::with_custom(&component, name, text.as_bytes()).unwrap();
         }
-        let (read, written) = (Package::of_component(&component, "a"), Package::of_folder(root.path()));
+        let read = Package::of_component(&component, "a");
+        let written = Package::of_folder(root.path());
         assert_eq!(read, written);
         assert_eq!((read.version.as_deref(), read.authors.as_deref()), (Some("1.2.0"), Some("A <a@b.c>, B")));
     }

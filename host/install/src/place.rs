@@ -140,10 +140,7 @@ impl Installed {
 }
 
 fn unconfirmed(name: &str, is_known: bool) -> Refusal {
-    let why = match is_known {
-        true => "was changed since you installed it",
-        false => "names a tool that you have not installed",
-    };
+    let why = if is_known { "was changed since you installed it" } else { "names a tool that you have not installed" };
     let message =
         format!("`{name}`: {} {why}; run `toolcell install` to review and confirm the change", lock::FILE_NAME);
     Refusal::new(ErrorClass::PolicyBlocked, "lock_not_confirmed", message)
@@ -231,7 +228,8 @@ impl Place {
             }
             wait_for(|| file.try_lock(), DRAFT, until)?;
             // The process that had it may have made it the lock.
-            let (ours, there) = (file.metadata()?, path.symlink_metadata());
+            let ours = file.metadata()?;
+            let there = path.symlink_metadata();
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
                 let draft = Draft { file, path, is_lock: false };
                 return self.wait_for_last(until).map(|()| draft);
@@ -296,7 +294,8 @@ impl Installed {
         let is_other = |other: &&Entry| other.name != entry.name && other.component != entry.component;
         let others: Vec<&Entry> = self.lock.0.values().filter(is_other).collect();
         let has = |other: &Entry, name: &String| other.name == *name || other.claims().any(|claim| claim == name);
-        let (mut taken, mut owners) = (Vec::new(), Vec::new());
+        let mut taken = Vec::new();
+        let mut owners = Vec::new();
         for name in entry.tools.iter().chain(&entry.tool_ids) {
             let owner = others.iter().find(|other| has(other, name)).filter(|_| guard!("names_kept"));
             let was_taken = pinned.is_some_and(|pinned| pinned.taken.contains(name));
@@ -417,9 +416,10 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
 fn bounded(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(bytes_max + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > bytes_max {
-        true => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
-        false => Ok(text),
+    if text.len() as u64 > bytes_max {
+        Err(io::Error::other(format!("it has more than {bytes_max} bytes")))
+    } else {
+        Ok(text)
     }
 }
 

@@ -121,7 +121,8 @@ impl Plan {
         names_both: impl Fn(&Signer, &Signer) -> bool,
     ) -> Result<Self, Refusal> {
         let Some(before) = before else { return Ok(Self { changes: vec![Change::First] }) };
-        let (old, new) = (&before.entry, &after.entry);
+        let old = &before.entry;
+        let new = &after.entry;
         let mut changes = versions(old, new)?;
         if old.reference != new.reference {
             changes.push(Change::Reference { before: old.reference.clone(), after: new.reference.clone() });
@@ -167,7 +168,8 @@ fn is_same_signer(old: &Entry, new: &Entry) -> bool {
 
 /// What differs in what two versions declare.
 fn declarations(before: &Version, after: &Version) -> Vec<Change> {
-    let (old, new) = (&before.entry, &after.entry);
+    let old = &before.entry;
+    let new = &after.entry;
     if (old.ceiling, old.declarations) == (new.ceiling, new.declarations) {
         return Vec::new();
     }
@@ -224,7 +226,8 @@ fn versions(old: &Entry, new: &Entry) -> Result<Vec<Change>, Refusal> {
 /// The refusal of other bytes that the same signer signed before what is installed, where no version tells which is the
 /// older one.
 fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
-    let (before, after) = (old.signed_at?, new.signed_at?);
+    let before = old.signed_at?;
+    let after = new.signed_at?;
     let is_older = after < before && old.component != new.component && is_same_signer(old, new);
     if !is_older || !guard!("signing_times") {
         return None;
@@ -243,7 +246,8 @@ fn signed_earlier(old: &Entry, new: &Entry) -> Option<Refusal> {
 
 /// Compares two versions as semver does; `None` if one of them has no order.
 fn compare(one: &str, other: &str) -> Option<Ordering> {
-    let ((one, one_pre), (other, other_pre)) = (numbers(one)?, numbers(other)?);
+    let (one, one_pre) = numbers(one)?;
+    let (other, other_pre) = numbers(other)?;
     let length = one.len().max(other.len());
     let padded = |mut numbers: Vec<u64>| {
         numbers.resize(length, 0);
@@ -268,7 +272,8 @@ fn numbers(version: &str) -> Option<(Vec<u64>, &str)> {
 }
 
 fn pre(one: &str, other: &str) -> Ordering {
-    let (mut one, mut other) = (one.split('.'), other.split('.'));
+    let mut one = one.split('.');
+    let mut other = other.split('.');
     loop {
         let order = match (one.next(), other.next()) {
             (None, None) => return Ordering::Equal,
@@ -349,7 +354,8 @@ mod tests {
 
     #[test]
     fn another_tag_of_the_same_workflow_asks_unless_an_entry_names_both() {
-        let (before, after) = (at("tags/v1"), at("tags/v2"));
+        let before = at("tags/v1");
+        let after = at("tags/v2");
         let asked = compared(Some(&before), &after).unwrap();
         assert_eq!((asked.asks(), kinds(&asked)), (true, vec!["tag".to_owned()]));
         let named = Plan::new(Some(&before), &after, |_, _| true).unwrap();

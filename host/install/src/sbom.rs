@@ -88,7 +88,8 @@ impl Dependency {
     /// What names it in the document: its package URL, or else name, version and a digest of the source, which can have a
     /// credential or a path of the author's machine in it.
     fn reference(&self) -> String {
-        let (name, version) = (self.name.replace('@', "%40"), self.version.replace('+', "%2B"));
+        let name = self.name.replace('@', "%40");
+        let version = self.version.replace('+', "%2B");
         match &self.elsewhere {
             None => format!("pkg:{}/{name}@{version}", self.kind),
             Some(source) => {
@@ -149,13 +150,17 @@ fn of_cargo(lock: &str, package: &Package) -> Option<Vec<Dependency>> {
         by_name.entry(field(entry, "name")?).or_default().push(entry);
     }
     let own = by_name.get(&package.name)?.iter().find(|entry| entry.get("source").is_none()).copied()?;
-    let (mut waiting, mut seen, mut found) = (vec![own], BTreeSet::new(), Vec::new());
+    let mut waiting = vec![own];
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
     while let Some(entry) = waiting.pop() {
         let needs = entry.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
         for need in needs.filter_map(toml::Value::as_str) {
             // `name`, or `name version` where several are pinned, or with the source in parentheses.
             let mut words = need.split(' ');
-            let (name, version, source) = (words.next().unwrap_or_default(), words.next(), words.next());
+            let name = words.next().unwrap_or_default();
+            let version = words.next();
+            let source = words.next();
             let source = source.map(|source| source.trim_matches(['(', ')']));
             // The package has the commit of a repository after `#`, and what needs it does not.
             let plain = |text: &str| text.split('#').next().unwrap_or_default().to_owned();
@@ -203,7 +208,8 @@ fn of_npm(lock: &str) -> Option<Vec<Dependency>> {
 fn of_go(lock: &str) -> Vec<Dependency> {
     let dependency = |line: &str| {
         let mut words = line.split_whitespace();
-        let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let name = words.next()?.to_owned();
+        let version = words.next()?.to_owned();
         let is_module = !version.ends_with("/go.mod");
         is_module.then_some(Dependency { name, version, kind: "golang", elsewhere: None, hashes: Vec::new() })
     };

@@ -158,11 +158,10 @@ impl<'a> Sink<'a> {
 
 /// The refusal of a component with more than `bytes_max` bytes.
 pub fn too_large(bytes_max: u64) -> Refusal {
-    let message = match bytes_max < component_bytes_max() {
-        true => {
-            format!("the component has more than the {bytes_max} bytes that its source declares, so it was not fetched")
-        }
-        false => format!("the component was not fetched: it has {}", larger_than_allowed()),
+    let message = if bytes_max < component_bytes_max() {
+        format!("the component has more than the {bytes_max} bytes that its source declares, so it was not fetched")
+    } else {
+        format!("the component was not fetched: it has {}", larger_than_allowed())
     };
     Refusal::new(ErrorClass::ResultTooLarge, "component_too_large", message)
 }

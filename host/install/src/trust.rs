@@ -208,7 +208,8 @@ fn spellings(url: &Url) -> Vec<String> {
 
 /// The path with the bytes that `is_meant` accepts in place of their escapes, without `.`, `..` and empty parts.
 fn unescaped(path: &str, is_meant: impl Fn(u8) -> bool) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
         let escape = escaped(rest).filter(|(byte, _)| is_meant(*byte));
         let (byte, after) = escape.unwrap_or((first, after));
@@ -325,7 +326,9 @@ mod tests {
             identity: format!("{WORKFLOW}@refs/{end}"),
             issuer: "https://issuer.test".to_owned(),
         };
-        let (one, other, branch) = (at("tags/v1"), at("tags/v2"), at("heads/main"));
+        let one = at("tags/v1");
+        let other = at("tags/v2");
+        let branch = at("heads/main");
         let jq = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).unwrap();
         let with = |identities: &[&str]| {
             let mut policy = TrustPolicy::default();
@@ -413,11 +416,9 @@ mod tests {
         policy.add(vec![entry("ghcr.io/acme/jq", "c@other.test")]);
         let of = |text: &str| Reference::parse(text, "/".as_ref()).unwrap();
         let by = |identity: &str, issuer: &str| Signer::Identity { identity: identity.into(), issuer: issuer.into() };
-        let (a, b, c) = (
-            by("a@acme.test", "https://issuer.test"),
-            by("b@acme.test", "https://issuer.test"),
-            by("c@other.test", "https://issuer.test"),
-        );
+        let a = by("a@acme.test", "https://issuer.test");
+        let b = by("b@acme.test", "https://issuer.test");
+        let c = by("c@other.test", "https://issuer.test");
         let elsewhere = by("a@acme.test", "https://evil.test");
         let yq = of("ghcr.io/acme/yq:1");
         assert_eq!(policy.unmet(&yq, &[&b]), None);

@@ -42,7 +42,8 @@ impl Web {
                 status if absent.contains(&status) => return Ok(None),
                 status if status.is_redirection() => at = redirected(&at, &reply, url)?,
                 status => {
-                    let (at, status) = (shown(&at), status.as_u16());
+                    let at = shown(&at);
+                    let status = status.as_u16();
                     let message = format!("{at} answers {status}: check the URL, or try again later");
                     return Err(Refusal::new(ErrorClass::DependencyUnavailable, "source_refused", message));
                 }
@@ -83,9 +84,10 @@ fn redirected(at: &Url, reply: &Reply, first: &Url) -> Result<Url, Refusal> {
         "http" => is_loopback(first) && is_loopback(&to),
         _ => false,
     };
-    match is_allowed || !guard!("redirect_schemes") {
-        true => Ok(to),
-        false => Err(refused(&format!("to `{}`, which is not https", to.scheme()))),
+    if is_allowed || !guard!("redirect_schemes") {
+        Ok(to)
+    } else {
+        Err(refused(&format!("to `{}`, which is not https", to.scheme())))
     }
 }
 
@@ -143,7 +145,8 @@ impl Source for Web {
         kind: ReferrerKind,
     ) -> BoxFuture<'a, Result<Vec<Referrer>, Refusal>> {
         Box::pin(async move {
-            let (url, mut found) = (of(&resolved.reference)?, Vec::new());
+            let url = of(&resolved.reference)?;
+            let mut found = Vec::new();
             for (ending, media_type) in SIGNATURES {
                 if kind == ReferrerKind::Sbom {
                     break;

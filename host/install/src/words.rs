@@ -94,7 +94,8 @@ impl Words {
             self.0.keys().chain(later.0.keys()).map(|place| (Rank::of(place), place)).collect();
         let mut differences = Differences::default();
         for (rank, place) in places {
-            let (before, after) = (self.0.get(place), later.0.get(place));
+            let before = self.0.get(place);
+            let after = later.0.get(place);
             if before == after {
                 continue;
             }
@@ -145,7 +146,8 @@ impl Rank {
 /// The difference of one value.
 fn compare(place: &str, before: Option<&String>, after: Option<&String>) -> Vec<Line> {
     let of = |text: Option<&String>| text.map(|text| text.lines().map(str::to_owned).collect()).unwrap_or_default();
-    let (before, after): (Vec<String>, Vec<String>) = (of(before), of(after));
+    let before: Vec<String> = of(before);
+    let after: Vec<String> = of(after);
     // Of a long text, the lines that stay are not repeated, nor is how the first one that differs begins.
     let same = before.iter().zip(&after).take_while(|(before, after)| before == after).count();
     let head = before.get(same).zip(after.get(same)).map_or(0, |(before, after)| {
@@ -196,17 +198,15 @@ fn flatten(value: &Value, place: String, separator: &str, depth: usize, words: &
 fn part(key: &str) -> Cow<'_, str> {
     let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
         && !key.bytes().all(|byte| byte.is_ascii_digit());
-    match is_plain || !guard!("plain_places") {
-        true => Cow::Borrowed(key),
-        false => Cow::Owned(Value::from(key).to_string()),
-    }
+    if is_plain || !guard!("plain_places") { Cow::Borrowed(key) } else { Cow::Owned(Value::from(key).to_string()) }
 }
 
 /// How a text is written: as it is, unless it could be another value, such as `5` or `true`.
 fn said(text: &str) -> String {
-    match serde_json::from_str::<Value>(text).is_ok() && guard!("plain_places") {
-        true => Value::from(text).to_string(),
-        false => text.to_owned(),
+    if serde_json::from_str::<Value>(text).is_ok() && guard!("plain_places") {
+        Value::from(text).to_string()
+    } else {
+        text.to_owned()
     }
 }
 
@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn the_order_of_fields_means_nothing() {
-        let (one, other) = (words(&json!({"a": 1, "b": 2})), words(&json!({"b": 2, "a": 1})));
+        let one = words(&json!({"a": 1, "b": 2}));
+        let other = words(&json!({"b": 2, "a": 1}));
         assert_eq!(one.digest(), other.digest());
     }
 

@@ -43,7 +43,8 @@ impl<'a> TaggedWorkflow<'a> {
 
     /// The workflow that both signers are, at whichever tags.
     pub(crate) fn of_both(one: &'a Signer, other: &'a Signer) -> Option<Self> {
-        let (one, other) = (Self::of(one)?, Self::of(other)?);
+        let one = Self::of(one)?;
+        let other = Self::of(other)?;
         (one == other || !guard!("pinned_workflows")).then_some(one)
     }
 

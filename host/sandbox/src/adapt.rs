@@ -93,7 +93,8 @@ fn push(resolve: &mut Resolve, files: &[(&str, &str)]) -> anyhow::Result<wit_par
 
 /// Refuses a module that needs another host, or that nothing starts.
 fn check(module: &[u8]) -> anyhow::Result<()> {
-    let (mut foreign, mut starts) = (Vec::new(), false);
+    let mut foreign = Vec::new();
+    let mut starts = false;
     for payload in Parser::new(0).parse_all(module) {
         match payload? {
             Payload::ImportSection(imports) => {
@@ -121,15 +122,13 @@ fn check(module: &[u8]) -> anyhow::Result<()> {
     if !starts {
         found.push(format!("it exports no function `{START}`"));
     }
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(NoCommand(found.join(", and ")).into()),
-    }
+    if found.is_empty() { Ok(()) } else { Err(NoCommand(found.join(", and ")).into()) }
 }
 
 /// Lets the module end with any status: it calls the component's function in place of the adapter's.
 fn with_status(module: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let (mut copy, mut exits) = (Module::new(), false);
+    let mut copy = Module::new();
+    let mut exits = false;
     let lacks = Lacks::of(module)?;
     let mut adds_memory = lacks.memory;
     for payload in Parser::new(0).parse_all(module) {
@@ -171,7 +170,8 @@ struct Lacks {
 
 impl Lacks {
     fn of(module: &[u8]) -> anyhow::Result<Self> {
-        let (mut has_memory, mut has_name) = (false, false);
+        let mut has_memory = false;
+        let mut has_name = false;
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
                 Payload::MemorySection(memories) => has_memory = memories.count() > 0,
@@ -208,10 +208,7 @@ fn renamed(imports: ImportSectionReader<'_>, exits: &mut bool) -> anyhow::Result
     for import in imports.into_imports() {
         let import = import?;
         let is_exit = import.name == EXIT && matches!(import.ty, TypeRef::Func(_));
-        let import = match is_exit {
-            true => Import { module: EXIT_INTERFACE, name: EXIT_WITH_CODE, ..import },
-            false => import,
-        };
+        let import = if is_exit { Import { module: EXIT_INTERFACE, name: EXIT_WITH_CODE, ..import } } else { import };
         *exits |= is_exit;
         RoundtripReencoder.parse_import(&mut section, import)?;
     }

@@ -231,7 +231,8 @@ impl Cache {
         let mut file = open_private(&path)?;
         let length = file.metadata().ok()?.len();
         mark_used(&file);
-        let (opened, state) = (SystemTime::now(), FileState::of(&file)?);
+        let opened = SystemTime::now();
+        let state = FileState::of(&file)?;
         let signed = length.checked_sub(MAC).filter(|signed| *signed >= LENGTH && length <= ENTRY_BYTES_MAX)?;
         let mut hasher = self.authenticator(component);
         hasher.update_reader(Read::by_ref(&mut file).take(signed)).ok()?;
@@ -315,7 +316,8 @@ impl Cache {
     fn trim_notes(&self) {
         let mut notes = files(&self.notes);
         notes.sort_by_key(|note| note.used);
-        let (mut count, mut bytes) = (notes.len(), notes.iter().map(|note| note.bytes).sum::<u64>());
+        let mut count = notes.len();
+        let mut bytes = notes.iter().map(|note| note.bytes).sum::<u64>();
         for note in &notes {
             if count <= NOTES_MAX && bytes <= NOTES_BYTES_MAX {
                 break;

@@ -146,7 +146,8 @@ fn furnish(
         .transpose()
         .map_err(wasmtime::Error::from_anyhow)?;
     let sources = Sources::new(run.nondeterminism.clone(), component.imported);
-    let (cancellation, observer) = (run.cancellation.clone(), Arc::clone(&run.observer));
+    let cancellation = run.cancellation.clone();
+    let observer = Arc::clone(&run.observer);
     let setup =
         Setup { capability: permit.capability(), scratch_dir: engine.scratch_dir(), sources: &sources, process };
     let state = State::new(setup, limits, cancellation, observer, Egress::new(gate))?;
@@ -195,7 +196,8 @@ fn unfinished(outcome: Result<GuestOutcome, Refusal>) -> Result<GuestOutcome, Re
 fn gate(uplink: &Arc<Uplink>, permit: &Permit, limits: &Limits, run: &Run) -> anyhow::Result<Arc<Gate>> {
     let capability = permit.capability();
     let credentials = Credentials::new(&capability.secrets, run.secrets.clone())?;
-    let (network, limits) = (capability.network.clone(), limits.network.clone());
+    let network = capability.network.clone();
+    let limits = limits.network.clone();
     Ok(Arc::new(Gate::new(network, credentials, limits, Arc::clone(uplink), Arc::clone(&run.observer))))
 }
 
@@ -224,7 +226,8 @@ async fn look(
     let limits = check.limits;
     let store = offline(engine, capability, limits, check.cancellation);
     let mut store = store.map_err(|error| not_started(&error))?;
-    let (tool, input) = (check.tool.to_owned(), input.to_owned());
+    let tool = check.tool.to_owned();
+    let input = input.to_owned();
     let result = {
         let _running = engine.running();
         let meter = store.data().limiter.meter();
@@ -247,9 +250,11 @@ async fn look(
 
 /// Returns the component's claims about one input, from an instance with an empty world; `None` if it does not answer.
 pub(super) async fn classify(linked: &Linked, check: Check<'_>) -> Option<SafetyFacts> {
-    let (classifying, engine) = (linked.classifying.as_ref()?, &linked.engine);
+    let classifying = linked.classifying.as_ref()?;
+    let engine = &linked.engine;
     let mut store = empty_world(engine, check.limits, check.cancellation).ok()?;
-    let (tool, input) = (check.tool.to_owned(), check.input.to_owned());
+    let tool = check.tool.to_owned();
+    let input = check.input.to_owned();
     let _running = engine.running();
     let meter = store.data().limiter.meter();
     let work = pin!(async {
@@ -287,8 +292,10 @@ pub(super) fn offline(
     limits: &Limits,
     cancellation: &Cancellation,
 ) -> wasmtime::Result<Store<State>> {
-    let (unheard, egress) = (Arc::new(Unheard), Egress::new(None));
-    let (cancellation, sources) = (cancellation.clone(), Sources::default());
+    let unheard = Arc::new(Unheard);
+    let egress = Egress::new(None);
+    let cancellation = cancellation.clone();
+    let sources = Sources::default();
     let setup = Setup { capability, scratch_dir: engine.scratch_dir(), sources: &sources, process: None };
     let state = State::new(setup, limits, cancellation, unheard, egress)?;
     open(engine, state, limits)
@@ -313,7 +320,8 @@ fn open(engine: &Engine, state: State, limits: &Limits) -> wasmtime::Result<Stor
     }
     store.set_epoch_deadline(1);
     // A yield suffices, because the future around the guest then sees a cancellation or the deadline first.
-    let (turns, mut ticks) = (engine.turns(), 0_u64);
+    let turns = engine.turns();
+    let mut ticks = 0_u64;
     store.epoch_deadline_callback(move |_| {
         ticks = ticks.saturating_add(1);
         if !guard!("yield") {

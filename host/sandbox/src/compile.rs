@@ -178,9 +178,10 @@ impl Compiler {
     }
 
     async fn compile_within_limits(&self, component: &[u8], effort: Effort) -> Result<(Concurrency, Vec<u8>), Refusal> {
-        let wall = match guard!("compile_time") {
-            true => Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1)),
-            false => Duration::MAX,
+        let wall = if guard!("compile_time") {
+            Duration::from_secs(self.settings.cpu_seconds.saturating_mul(2).max(1))
+        } else {
+            Duration::MAX
         };
         match tokio::time::timeout(wall, self.run(component, effort)).await {
             Ok(Ok((status, code, said))) => self.judge(status, code, &said),
@@ -221,7 +222,8 @@ impl Compiler {
             anyhow::Ok(())
         };
         let listen = async {
-            let (mut said, mut errors) = (Vec::new(), errors.take(8 << 10));
+            let mut said = Vec::new();
+            let mut errors = errors.take(8 << 10);
             errors.read_to_end(&mut said).await.context("cannot read from the compiler")?;
             // The rest is dropped: a worker that could not write all of a long message would end with another status.
             let _ = tokio::io::copy(&mut errors.into_inner(), &mut tokio::io::sink()).await;
@@ -309,9 +311,10 @@ fn threads(memory_bytes: u64) -> usize {
 /// its start. Without any reserve it maps 128 KiB at a time, which takes a twentieth of a compilation.
 fn allocation(memory_bytes: u64) -> (&'static str, &'static str) {
     const RESERVE_KIB: &str = "65536";
-    match memory_bytes >= 4 * THREAD_BYTES {
-        true => ("MIMALLOC_ARENA_RESERVE", RESERVE_KIB),
-        false => ("MIMALLOC_DISALLOW_ARENA_ALLOC", "1"),
+    if memory_bytes >= 4 * THREAD_BYTES {
+        ("MIMALLOC_ARENA_RESERVE", RESERVE_KIB)
+    } else {
+        ("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
     }
 }
 
@@ -344,10 +347,7 @@ struct TooMuchCode(u64);
 async fn code_of(output: impl AsyncRead + Unpin, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut code = Vec::new();
     output.take(bytes_max.saturating_add(1)).read_to_end(&mut code).await.context("cannot read from the compiler")?;
-    match code.len() as u64 > bytes_max {
-        true => Err(TooMuchCode(bytes_max).into()),
-        false => Ok(code),
-    }
+    if code.len() as u64 > bytes_max { Err(TooMuchCode(bytes_max).into()) } else { Ok(code) }
 }
 
 /// Parts of WebAssembly that the engine does not have, and what the validator says of a component that needs one.

@@ -108,7 +108,8 @@ const CONFIGURATION: &str = "toolcell:tool/configuration@0.2.0";
 impl LoadedComponent {
     pub(super) fn new(description: Description, name: blake3::Hash, linked: Linked) -> Self {
         let imported = Imports::of(&description.imports);
-        let (linked, loads) = (OnceLock::from(linked), Loads::default());
+        let linked = OnceLock::from(linked);
+        let loads = Loads::default();
         Self { description, imported, name, entry: None, file: None, linked, loads }
     }
 

@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn under_the_filter_a_process_signals_itself_and_no_other() {
         let mut other = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
-        let (own, id) = (std::process::id(), other.id());
+        let own = std::process::id();
+        let id = other.id();
         // The filter applies to the thread that installs it, until that thread ends.
         let thread = std::thread::spawn(move || {
             let before = (reaches(own), reaches(id));

@@ -359,7 +359,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn guests_that_spin_leave_a_processor_to_the_others() {
         let engines = Engines::new(None, 1 << 20, std::env::temp_dir()).unwrap();
-        let (engine, other) = (engines.of(Concurrency::Off).clone(), engines.of(Concurrency::On).clone());
+        let engine = engines.of(Concurrency::Off).clone();
+        let other = engines.of(Concurrency::On).clone();
         let alone = engine.running();
         let free = tokio::time::timeout(TICK / 2, async {
             for _ in 0..100 {
@@ -371,9 +372,11 @@ mod tests {
         // Guests of both engines share the turns.
         let both = [&engine, &other];
         let running: Vec<_> = (0..8).map(|guest| both[guest % 2].running()).collect();
-        let (turns, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let turns = Arc::new(AtomicU64::new(0));
+        let begun = Instant::now();
         let guests = (0..8).map(|guest| {
-            let (engine, turns) = (both[guest % 2].clone(), Arc::clone(&turns));
+            let engine = both[guest % 2].clone();
+            let turns = Arc::clone(&turns);
             tokio::spawn(async move {
                 loop {
                     engine.turns().next(2).await;

@@ -77,7 +77,9 @@ impl SandboxedHook {
                 examined?
             }
         };
-        let (sandbox, id, engine) = (Arc::clone(sandbox), id.to_owned(), engine.clone());
+        let sandbox = Arc::clone(sandbox);
+        let id = id.to_owned();
+        let engine = engine.clone();
         Ok(Self { sandbox, id, engine, component, description, permit })
     }
 

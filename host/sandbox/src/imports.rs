@@ -37,7 +37,8 @@ pub(super) fn check(component: &[u8]) -> Result<(), NotAvailable> {
 /// The names of the imports that are not there. The bodies of functions are not looked at.
 fn lacking(component: &[u8]) -> wasmparser::Result<Vec<String>> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
-    let (mut depth, mut names) = (0_usize, Vec::new());
+    let mut depth = 0_usize;
+    let mut names = Vec::new();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
         match &payload {

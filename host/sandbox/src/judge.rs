@@ -63,7 +63,8 @@ impl Judge {
         let _place = self.sandbox.checks.acquire().await;
         let limits = self.permit.limits();
         let engine = &self.engine;
-        let (request, cancellation) = (request.to_owned(), never());
+        let request = request.to_owned();
+        let cancellation = never();
         let mut store = call::offline(engine, self.permit.capability(), limits, &cancellation)
             .map_err(|error| format!("cannot start the judge: {error:#}"))?;
         let result = {

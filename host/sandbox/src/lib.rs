@@ -145,7 +145,8 @@ impl Sandbox {
             self.loader.link(&component, bytes).await?;
             return Ok(component);
         }
-        let (loader, name) = (&self.loader, blake3::hash(bytes));
+        let loader = &self.loader;
+        let name = blake3::hash(bytes);
         let mut entry: Option<Kept<Description>> = loader.cached(&name).await?;
         if let Some((concurrency, entry)) = &mut entry
             && let Some(description) = entry.take_description()
@@ -177,8 +178,10 @@ impl Sandbox {
     /// Compiles `component` again, thoroughly. Later calls run that code, and later processes find it in the cache. If it
     /// cannot be compiled again, its calls run the code that it has. `waits` are its KiB.
     fn improve_later(&self, component: &Arc<LoadedComponent>, bytes: &[u8], waits: OwnedSemaphorePermit) {
-        let (loader, loaded) = (Arc::clone(&self.loader), Arc::downgrade(&self.loaded));
-        let (component, bytes) = (Arc::clone(component), bytes.to_vec());
+        let loader = Arc::clone(&self.loader);
+        let loaded = Arc::downgrade(&self.loaded);
+        let component = Arc::clone(component);
+        let bytes = bytes.to_vec();
         tokio::spawn(async move {
             let _waits = waits;
             tokio::time::sleep(IMPROVE_AFTER).await;
@@ -215,7 +218,8 @@ impl Sandbox {
 
     /// Notes that the file `path`, in the lasting state `state`, held `component`, whose records were accepted.
     pub async fn accept(&self, path: &Path, state: FileState, component: &LoadedComponent) {
-        let (name, description) = (*component.name().as_bytes(), component.description().clone());
+        let name = *component.name().as_bytes();
+        let description = component.description().clone();
         self.loader.remember(path, Note { name, component: state, entry: component.entry, description }).await;
     }
 

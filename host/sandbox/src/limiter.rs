@@ -220,7 +220,8 @@ mod tests {
 
     #[tokio::test]
     async fn stacks_are_charged_to_the_call_that_is_polled() {
-        let (outer, inner) = (limiter(), limiter());
+        let outer = limiter();
+        let inner = limiter();
         assert!(charge_stack(MIB).is_none(), "no call is polled");
         let work = pin!(async {
             // The first one is that of every call.

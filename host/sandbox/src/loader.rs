@@ -88,7 +88,8 @@ impl Loader {
         name: &blake3::Hash,
     ) -> Result<Option<Kept<D>>, Refusal> {
         let Some(cache) = self.cache()? else { return Ok(None) };
-        let (cache, names) = (Arc::clone(cache), self.entries(name));
+        let cache = Arc::clone(cache);
+        let names = self.entries(name);
         on_disk(move || read(&cache, names)).await
     }
 
@@ -128,7 +129,8 @@ impl Loader {
         description: Option<D>,
     ) {
         let Ok(Some(cache)) = self.cache() else { return };
-        let (cache, name) = (Arc::clone(cache), self.entry(name, code.concurrency()));
+        let cache = Arc::clone(cache);
+        let name = self.entry(name, code.concurrency());
         let write = move || match (code, description) {
             (Code::Compiled(_, code), description) => cache.write(&name, description.as_ref(), &code),
             (Code::Kept(_, mut entry), Some(description)) => {
@@ -142,7 +144,8 @@ impl Loader {
 
     /// Compiles a component again whose code was compiled quickly, and caches what comes of it.
     pub(super) async fn improve(&self, known: &LoadedComponent, bytes: &[u8]) -> Result<LoadedComponent, Refusal> {
-        let (name, description) = (known.name(), known.description().clone());
+        let name = known.name();
+        let description = known.description().clone();
         let code = self.code(None, bytes, Effort::Again).await?;
         let (engine, compiled) = code.component(&self.engines)?;
         let linked = Linked::new(engine, &compiled, &description)?;
@@ -153,7 +156,8 @@ impl Loader {
     /// Writes a note for the file `path`. Without it, the next start reads the component again.
     pub(super) async fn remember(&self, path: &Path, note: Note<Description>) {
         let Ok(Some(cache)) = self.cache() else { return };
-        let (cache, path) = (Arc::clone(cache), path.to_owned());
+        let cache = Arc::clone(cache);
+        let path = path.to_owned();
         let _ = on_disk(move || cache.remember(&path, &note)).await;
     }
 
@@ -193,7 +197,8 @@ impl Loader {
             Ok(None) => {}
             Err(refusal) => return turn.end(Err(refusal)),
         }
-        let (loader, component) = (Arc::clone(self), Arc::clone(component));
+        let loader = Arc::clone(self);
+        let component = Arc::clone(component);
         let load = tokio::spawn(async move {
             let fetched = loader.fetch(&component, None).await;
             turn.end(fetched.map(|linked| component.take_code(linked)))
@@ -217,13 +222,15 @@ impl Loader {
         if let Some(linked) = self.reopen(component)? {
             return Ok(linked);
         }
-        let (name, description) = (component.name(), component.description());
+        let name = component.name();
+        let description = component.description();
         if let Some((concurrency, entry)) = self.cached::<IgnoredAny>(&name).await? {
             let engine = self.engines.of(concurrency);
             let linked = Linked::new(engine, &component::map(engine, entry.code_file())?, description)?;
             // From the next start on, the entry need not be read as a whole.
             if let (Some((path, state)), Some(lasting)) = (&component.file, entry.lasting()) {
-                let (name, description) = (*name.as_bytes(), description.clone());
+                let name = *name.as_bytes();
+                let description = description.clone();
                 self.remember(path, Note { name, component: *state, entry: Some(lasting), description }).await;
             }
             return Ok(linked);
@@ -254,7 +261,8 @@ async fn of_file(component: &LoadedComponent) -> Result<Vec<u8>, Refusal> {
     let Some((path, _)) = &component.file else {
         return Err(Refusal::host_fault("a component without code has no file"));
     };
-    let (file, name) = (path.clone(), component.name());
+    let file = path.clone();
+    let name = component.name();
     let bytes = on_disk(move || read_again(&file, &name)).await?;
     bytes.ok_or_else(|| changed(path))
 }

@@ -135,7 +135,8 @@ impl Logs {
     pub(super) fn into_content(self) -> Vec<Content> {
         let mut inner = self.inner();
         let mut content = Vec::new();
-        let (stdout, stderr) = (std::mem::take(&mut inner.stdout), std::mem::take(&mut inner.stderr));
+        let stdout = std::mem::take(&mut inner.stdout);
+        let stderr = std::mem::take(&mut inner.stderr);
         let streams = [("stdout", lossy(stdout)), ("stderr", lossy(stderr)), ("log", std::mem::take(&mut inner.log))];
         for (stream, text) in streams {
             if !text.is_empty() {

@@ -39,7 +39,8 @@ pub(super) enum TooMuch {
 ///
 /// [`TooMuch`], and what cannot be parsed.
 pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
-    let (mut of_module, mut of_components) = (0_u64, 0_u64);
+    let mut of_module = 0_u64;
+    let mut of_components = 0_u64;
     let mut nested = Nested::default();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
@@ -59,9 +60,10 @@ pub(super) fn check(component: &[u8]) -> anyhow::Result<()> {
                 of_module
             }
         };
-        let too_much = match count > BYTES_MAX {
-            true => Some(TooMuch::Part),
-            false => (of_instance > BYTES_MAX).then_some(TooMuch::Instances),
+        let too_much = if count > BYTES_MAX {
+            Some(TooMuch::Part)
+        } else {
+            (of_instance > BYTES_MAX).then_some(TooMuch::Instances)
         };
         if let Some(too_much) = too_much
             && guard!("instance_metadata")

@@ -203,8 +203,11 @@ mod tests {
     #[tokio::test]
     async fn dropping_the_store_removes_no_artifact_that_was_left_open() {
         let parent = tempfile::tempdir().unwrap();
-        let (capability, limits, observer) = (Capability::default(), Limits::default(), Arc::new(Unheard));
-        let (egress, sources) = (Egress::new(None), Sources::default());
+        let capability = Capability::default();
+        let limits = Limits::default();
+        let observer = Arc::new(Unheard);
+        let egress = Egress::new(None);
+        let sources = Sources::default();
         let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
         let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let payloads = PayloadStore::new(parent.path().join("payloads"));
@@ -229,8 +232,10 @@ mod tests {
             names.filter(|name| name.to_string_lossy().starts_with("call-")).count()
         };
         let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
-        let (limits, observer) = (Limits::default(), Arc::new(Unheard));
-        let (egress, sources) = (Egress::new(None), Sources::default());
+        let limits = Limits::default();
+        let observer = Arc::new(Unheard);
+        let egress = Egress::new(None);
+        let sources = Sources::default();
         let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
         let mut state = State::new(setup, &limits, never(), observer, egress).unwrap();
         let at_work = Arc::new(std::fs::File::open(parent.path()).unwrap());

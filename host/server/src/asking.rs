@@ -153,11 +153,10 @@ fn decide(prompt: &Prompt, reply: oneshot::Sender<Reply>, said: Said) {
 
 /// A yes to a question that is `cut` is a no, unless it says that it knows.
 pub(super) fn heeding_cut(said: Said, cut: bool) -> Said {
-    match said.approved && cut && !said.although_cut {
-        true => Said::refused(
-            "the question showed a part of the call only, and the yes does not say that it knows".to_owned(),
-        ),
-        false => said,
+    if said.approved && cut && !said.although_cut {
+        Said::refused("the question showed a part of the call only, and the yes does not say that it knows".to_owned())
+    } else {
+        said
     }
 }
 
@@ -198,7 +197,8 @@ pub(super) fn messenger(
     outdated: CancellationToken,
 ) -> (Arc<Messenger>, mpsc::Receiver<Ask>) {
     let (questions, waiting) = mpsc::channel(1);
-    let (principal, earlier) = (user_at(caller), Mutex::default());
+    let principal = user_at(caller);
+    let earlier = Mutex::default();
     let Announcers { always: announcer, elsewhere } = announcers;
     (Arc::new(Messenger { principal, earlier, announcer, elsewhere, questions, outdated }), waiting)
 }

@@ -176,7 +176,8 @@ mod tests {
     #[test]
     fn one_principal_leaves_the_others_their_share() {
         let budgets = Budgets::new(400 * UNIT, 2);
-        let (anna, bert) = (budgets.one(), budgets.one());
+        let anna = budgets.one();
+        let bert = budgets.one();
         let all_of_hers = anna.try_take(200 * UNIT).unwrap();
         assert!(anna.try_take(100 * UNIT).is_err() && anna.try_take(UNIT).is_ok());
         assert!(bert.try_take(200 * UNIT).is_ok());

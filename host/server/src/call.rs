@@ -133,13 +133,15 @@ pub(super) enum Step {
 impl Server {
     /// Begins a call. It makes progress only while [`Running::attend`] runs.
     pub(super) fn begin(self: &Arc<Self>, offering: &Arc<Offering>, mut incoming: Incoming<'_>) -> Running {
-        let (responses, lease) = (incoming.responses.take(), incoming.lease.take());
+        let responses = incoming.responses.take();
+        let lease = incoming.lease.take();
         let Prepared { request, refused, place, questions, spoken, identified, background } =
             self.prepare(offering, incoming);
         let cancellation = request.cancellation.clone();
         let task = identified.clone().zip(background.clone());
         let run = Arc::clone(self).run(Arc::clone(offering), request, refused, (place, lease), task);
-        let (done, offering) = (Done::Here(Box::pin(run)), Arc::clone(offering));
+        let done = Done::Here(Box::pin(run));
+        let offering = Arc::clone(offering);
         Running { offering, done, cancellation, questions, responses, spoken, identified, background }
     }
 
@@ -149,7 +151,11 @@ impl Server {
         let place = self.calls.begin();
         let mut request = request(offering, name, input, seen);
         request.keeper = self.keeper();
-        let (mut spoken, mut questions, mut refused, mut identified, mut background) = (None, None, None, None, None);
+        let mut spoken = None;
+        let mut questions = None;
+        let mut refused = None;
+        let mut identified = None;
+        let mut background = None;
         let mut withheld = None;
         match (offer, &place) {
             (Err(refusal), _) => refused = Some(refusal),
@@ -323,7 +329,8 @@ impl Running {
             (Some(questions), Some(responses)) => Some(answered_early(questions, responses)),
             (questions, _) => questions,
         };
-        let (cancellation, keep) = (self.cancellation, self.offering.keep);
+        let cancellation = self.cancellation;
+        let keep = self.offering.keep;
         // A call that can become a task has one.
         let background = self.background.unwrap_or_default();
         Detached { call, cancellation, questions, background, keep }
@@ -397,7 +404,8 @@ impl Questions<'_> {
 fn answered_early(questions: mpsc::Receiver<Ask>, responses: InputResponses) -> mpsc::Receiver<Ask> {
     let (pass_on, open) = mpsc::channel(1);
     tokio::spawn(async move {
-        let (mut questions, mut responses) = (Some(questions), Some(responses));
+        let mut questions = Some(questions);
+        let mut responses = Some(responses);
         loop {
             let mut asks = Questions { questions: &mut questions, responses: &mut responses };
             let Some(ask) = asks.next().await else { return };

@@ -45,8 +45,10 @@ impl Session {
     ) -> Result<CallToolResult, Refusal> {
         let arguments = SearchArguments::read(input)?;
         let query = Query::parse(&arguments.query)?;
-        let (limit, loaded) = (arguments.limit(), self.loads(context).names());
-        let (host, surface) = (Arc::clone(&offering.host), self.surface_id(&offering, context));
+        let limit = arguments.limit();
+        let loaded = self.loads(context).names();
+        let host = Arc::clone(&offering.host);
+        let surface = self.surface_id(&offering, context);
         // The first search builds the index, which takes long enough to delay other calls of this thread.
         let searched = Arc::clone(&offering);
         let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
@@ -77,7 +79,8 @@ impl Session {
         if added {
             let surface = self.surface_id(offering, context);
             let selected = format!("{SELECT}{}", offer.name);
-            let (host, tool_id) = (&offering.host, &offer.tool.declaration().tool_id);
+            let host = &offering.host;
+            let tool_id = &offer.tool.declaration().tool_id;
             host.announce_loaded(&surface, tool_id, &selected, self.session_ref(context)).await;
         }
         // In 2026-07-28 a client hears of changes only where it listens.

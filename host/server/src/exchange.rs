@@ -173,7 +173,7 @@ impl<'a> Exported<'a> {
     fn unknown(&self, name: &str, loads: &Loads) -> Refusal {
         let names = self.listed(loads).filter_map(|(at, ..)| self.names.name(at)).take(NAMES_MAX);
         let message = match names.collect::<Vec<_>>().as_slice() {
-            [] => format!("there is no tool `{name}` here; none is offered"),
+            [] => format!("no tool named `{name}`; no tools are available"),
             names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
         Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
@@ -206,7 +206,8 @@ impl MessageCalls {
         request.mapping = Some(mapping);
         request.native_call_id = Some(recorded(&call.id).to_owned());
         self.ids.push(call.id);
-        let (wanted, peer) = (seen.wanted, seen.context.peer.clone());
+        let wanted = seen.wanted;
+        let peer = seen.context.peer.clone();
         if let Some(mut spoken) = spoken {
             let peer = peer.clone();
             self.told.push(Box::pin(async move { spoken.pass_on(&wanted, &peer).await }));
@@ -229,16 +230,16 @@ impl MessageCalls {
         let (sender, mut ended) = mpsc::unbounded_channel();
         let interrupt = Cancellation::new();
         let default = BatchPolicy::default();
-        let max_parallel = match self.is_serial {
-            true => 1,
-            false => offering.offers.surface().selection().at_once(default.max_parallel),
-        };
+        let max_parallel =
+            if self.is_serial { 1 } else { offering.offers.surface().selection().at_once(default.max_parallel) };
         let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
         let calls = std::mem::take(&mut self.calls);
         let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(calls, Arc::new(Records(sender))) };
         let batch = std::pin::pin!(offering.host.batch(batch));
         let mut run = std::pin::pin!(server.until_stopped(&interrupt, || false, batch));
-        let (mut stopping, mut records, mut keeping) = (false, Vec::new(), Vec::new());
+        let mut stopping = false;
+        let mut records = Vec::new();
+        let mut keeping = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -263,9 +264,10 @@ impl MessageCalls {
             records.push(next(&mut keeping).await);
         }
         records.sort_by_key(|(at, _)| *at);
-        match records.len() == count {
-            true => Ok(records.into_iter().map(|(_, record)| record).collect()),
-            false => Err(Refusal::host_fault("the host lost a call of the message")),
+        if records.len() == count {
+            Ok(records.into_iter().map(|(_, record)| record).collect())
+        } else {
+            Err(Refusal::host_fault("the host lost a call of the message"))
         }
     }
 }
@@ -369,7 +371,8 @@ impl Session {
         dialect: Dialect,
         context: &RequestContext<RoleServer>,
     ) -> MessageCalls {
-        let (exported, loads) = (Exported::new(offering, dialect), self.loads(context));
+        let exported = Exported::new(offering, dialect);
+        let loads = self.loads(context);
         let surface = self.surface_id(offering, context);
         let mut message = MessageCalls { is_serial: terms.is_serial(), ..MessageCalls::default() };
         for (at, call) in calls.into_iter().enumerate() {
@@ -380,8 +383,11 @@ impl Session {
             let named = (recorded(&call.id), call.name.as_str());
             let mapping = terms.mapping(dialect.as_str(), named, described.as_ref());
             let offer = id_too_long(&call.id).map_or_else(|| found.map(|(offer, _)| offer), Err);
-            let (input, surface) = (call.arguments.clone(), Arc::clone(&surface));
-            let (name, lease, responses) = (&call.name, None, None);
+            let input = call.arguments.clone();
+            let surface = Arc::clone(&surface);
+            let name = &call.name;
+            let lease = None;
+            let responses = None;
             let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen: &seen };
             let prepared = self.server.prepare(offering, incoming);
             message.add(call, prepared, mapping, seen);

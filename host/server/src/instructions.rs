@@ -22,9 +22,10 @@ pub(super) fn instructions(grants: &Grants) -> String {
         },
     ];
     lines.extend(start(grants));
-    lines.push(match grants.network.is_empty() {
-        true => "- requests: none".to_owned(),
-        false => format!("- requests: to {}", listed(grants.network.targets())),
+    lines.push(if grants.network.is_empty() {
+        "- requests: none".to_owned()
+    } else {
+        format!("- requests: to {}", listed(grants.network.targets()))
     });
     lines.join("\n")
 }

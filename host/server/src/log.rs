@@ -94,7 +94,8 @@ impl Log {
             let _ = ends.send(());
         })?;
         let refused = Mutex::new(Refused { since: Instant::now(), count: 0, untold: 0 });
-        let (lines, written) = (Mutex::new(Some(lines)), Mutex::new(written));
+        let lines = Mutex::new(Some(lines));
+        let written = Mutex::new(written);
         Ok(Arc::new(Self { form, least, lines, written, lost: AtomicU64::new(0), refused }))
     }
 
@@ -117,7 +118,8 @@ impl Log {
     }
 
     fn line(&self, level: LogLevel, event: &str, text: &str, fields: &Value) -> String {
-        let (time, level) = (Timestamp::now(), level.as_str());
+        let time = Timestamp::now();
+        let level = level.as_str();
         match self.form {
             LogForm::Text => format!("{time} {level} {}\n", visible(text, Whitespace::WrittenOut)),
             LogForm::Json => {
@@ -133,7 +135,8 @@ impl Log {
 
     /// Notes a call that has ended.
     pub(super) fn call(&self, record: &CallRecord) {
-        let (invocation, error) = (&record.invocation, record.result.error.as_ref());
+        let invocation = &record.invocation;
+        let error = record.result.error.as_ref();
         let level = match error {
             Some(error) if error.error_code == Refusal::HOST_FAULT || error.error_code == UNRECORDED => LogLevel::Error,
             Some(_) => LogLevel::Warning,
@@ -142,7 +145,8 @@ impl Log {
         if level > self.least {
             return;
         }
-        let (tool, status) = (short(&invocation.tool_id), invocation.status().as_str());
+        let tool = short(&invocation.tool_id);
+        let status = invocation.status().as_str();
         let code = error.map(|error| short(&error.error_code));
         let caller = invocation.actor_ref.as_deref().unwrap_or("anybody");
         let ms = invocation.ended_at().unwrap_or_else(Timestamp::now).millis_since(invocation.created_at());

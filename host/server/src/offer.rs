@@ -233,7 +233,8 @@ impl Offer {
 
     /// Describes the tool with `describe`, in the terms of a dialect.
     pub(super) fn listed<T>(&self, describe: impl FnOnce(Listed<'_>) -> T) -> T {
-        let (declaration, contract) = (self.tool.declaration(), self.tool.contract());
+        let declaration = self.tool.declaration();
+        let contract = self.tool.contract();
         let title = declaration.title.as_deref().map(|title| contract.shown(title));
         describe(Listed {
             name: &self.name,

@@ -43,7 +43,8 @@ impl<'a> Outline<'a> {
                 repeated = Some(name);
             }
         };
-        let (mut params, mut argument_values) = (None, 0);
+        let mut params = None;
+        let mut argument_values = 0;
         let whole = cursor.members(|cursor, name| {
             if is(name, "id") {
                 set(&mut outline.id, "id", cursor.value()?);
@@ -113,7 +114,8 @@ impl<'a> Outline<'a> {
     /// The frame with `{}` in place of its arguments if they are an object, else with `0`.
     pub(super) fn without_arguments(&self) -> Vec<u8> {
         let range = self.arguments.clone().unwrap_or_default();
-        let (before, after) = (self.text.get(..range.start), self.text.get(range.end..));
+        let before = self.text.get(..range.start);
+        let after = self.text.get(range.end..);
         let instead: &[u8] = if self.text.get(range.start) == Some(&b'{') { b"{}" } else { b"0" };
         [before.unwrap_or_default(), instead, after.unwrap_or_default()].concat()
     }
@@ -175,7 +177,8 @@ impl<'a> Cursor<'a> {
 
     /// Skips one value and returns its range; `None` if it is incomplete.
     fn value(&mut self) -> Option<Range<usize>> {
-        let (from, mut depth) = (self.at, 0_usize);
+        let from = self.at;
+        let mut depth = 0_usize;
         loop {
             match (*self.text.get(self.at)?, depth) {
                 (b'"', _) => {

@@ -60,10 +60,7 @@ impl Pending {
         if ids.is_canceled(id) {
             return Err(Taken::Canceled(id.clone()));
         }
-        match ids.unanswered.insert(id.clone()) {
-            true => Ok(()),
-            false => Err(Taken::Unanswered(id.clone())),
-        }
+        if ids.unanswered.insert(id.clone()) { Ok(()) } else { Err(Taken::Unanswered(id.clone())) }
     }
 
     pub(super) fn is_free(&self, id: &RequestId) -> bool {

@@ -32,9 +32,10 @@ impl Session {
         };
         let (whole, from) = mcp::part_of(uri).map_or((uri, None), |(whole, at)| (whole, Some(at)));
         let Some(Shelved { link, digest, provenance }) = self.payloads().find(whole) else {
-            return match self.payloads().has_expired(whole) {
-                true => unreadable("newer results displaced the resource; call the tool again", "expired"),
-                false => unreadable("there is no such resource here", "unknown_reference"),
+            return if self.payloads().has_expired(whole) {
+                unreadable("newer results displaced the resource; call the tool again", "expired")
+            } else {
+                unreadable("there is no such resource here", "unknown_reference")
             };
         };
         let host = Arc::clone(&self.server.offering().host);
@@ -51,9 +52,12 @@ impl Session {
                 let count = link.size.unwrap_or_default().saturating_sub(from).min(PART_BYTES_MAX);
                 let part = host.payload_part(&digest, from, count).await;
                 // A part has no digest, but a size.
-                part.and_then(|bytes| match bytes.len() as u64 == count {
-                    true => Ok(mcp::payload_part(&link, from, bytes, &provenance)),
-                    false => Err(PayloadChanged.into()),
+                part.and_then(|bytes| {
+                    if bytes.len() as u64 == count {
+                        Ok(mcp::payload_part(&link, from, bytes, &provenance))
+                    } else {
+                        Err(PayloadChanged.into())
+                    }
                 })
             }
         };
@@ -82,12 +86,14 @@ impl Session {
     /// is not checked against the digest of the whole.
     async fn read_part(&self, input: &Input) -> Result<CallToolResult, Refusal> {
         let arguments = ReadArguments::read(input)?;
-        let (uri, offering) = (arguments.uri(), self.offering());
+        let uri = arguments.uri();
+        let offering = self.offering();
         let unreadable = |state| Ok(mcp::unreadable(&uri, state));
         let Some(Shelved { link, digest, provenance }) = self.payloads().find(&uri) else {
-            return unreadable(match self.payloads().has_expired(&uri) {
-                true => Unreadable::Expired,
-                false => Unreadable::Unknown,
+            return unreadable(if self.payloads().has_expired(&uri) {
+                Unreadable::Expired
+            } else {
+                Unreadable::Unknown
             });
         };
         // The operator may have decided since that no output leaves the host.

@@ -77,7 +77,8 @@ impl Session {
     pub(super) fn new(server: Arc<Server>, identity: Identity) -> Self {
         let ended = CancellationToken::new();
         let _ends = ended.clone().drop_guard();
-        let (id, level) = (Ulid::generate().to_string().into(), AtomicU8::new(Level::Info as u8));
+        let id = Ulid::generate().to_string().into();
+        let level = AtomicU8::new(Level::Info as u8);
         let told_of_load = ToldOfLoad::default();
         Self { server, identity, id, loads: Loads::default(), level, told_of_load, ended, _ends }
     }
@@ -110,7 +111,8 @@ impl Session {
 
     /// The id of the caller's own surface: that of the offering, and what this caller has loaded into it.
     pub(super) fn surface_id(&self, offering: &Offering, context: &RequestContext<RoleServer>) -> Arc<str> {
-        let (shared, loads) = (offering.offers.surface().id(), self.loads(context));
+        let shared = offering.offers.surface().id();
+        let loads = self.loads(context);
         match loads.count() {
             0 => Arc::clone(shared),
             count if std::ptr::eq(loads, &self.loads) => format!("{shared}/{}/{count}", self.id).into(),
@@ -125,9 +127,10 @@ impl Session {
     /// The minimum log level of messages for the client of this request; `None` if it wants none.
     pub(super) fn least_level(&self, context: &RequestContext<RoleServer>) -> Option<Level> {
         // 2026-07-28 has no sessions: each request carries its own log level.
-        match revision(context) >= ProtocolVersion::V_2026_07_28 {
-            true => context.meta.log_level().map(mcp::log_level),
-            false => self.level(),
+        if revision(context) >= ProtocolVersion::V_2026_07_28 {
+            context.meta.log_level().map(mcp::log_level)
+        } else {
+            self.level()
         }
     }
 
@@ -196,7 +199,9 @@ impl Session {
             return Err(ErrorData::missing_required_client_capability(required));
         }
         let loaded = offer.as_ref().is_ok_and(|offer| offer.is_loaded(self.loads(seen.context)));
-        let (input, lease, responses) = (words.arguments.clone(), words.lease.clone(), params.input_responses);
+        let input = words.arguments.clone();
+        let lease = words.lease.clone();
+        let responses = params.input_responses;
         let surface = self.surface_id(&offering, seen.context);
         let incoming = Incoming { name: &words.tool, input, lease, responses, offer, loaded, surface, seen };
         Ok((self.server.begin(&offering, incoming), words, None))
@@ -262,13 +267,15 @@ impl Session {
         seen: &Seen<'_>,
     ) -> Result<CallToolResponse, Refusal> {
         let held = &self.server.held;
-        let (questions, meta) = (ask.questions(), ask.meta());
+        let questions = ask.questions();
+        let meta = ask.meta();
         if let (AskChannel::Return, Ask::Approval { prompt, .. }) = (seen.channel, &ask) {
             // That of a client with tasks was announced already.
             if !seen.tasks {
                 (self.server.settings.announcer)(prompt);
             }
-            let (id, expires_at) = (prompt.invocation_id().to_string(), prompt.expires_at().to_string());
+            let id = prompt.invocation_id().to_string();
+            let expires_at = prompt.expires_at().to_string();
             held.hold(running.leave(), ask, words)?;
             return Ok(mcp::approval_pending(&id, &expires_at, meta).into());
         }
@@ -295,7 +302,8 @@ impl Session {
     }
 
     pub(super) fn seen<'a>(&self, context: &'a RequestContext<RoleServer>) -> Seen<'a> {
-        let (revision, capabilities) = (revision(context), context.client_capabilities());
+        let revision = revision(context);
+        let capabilities = context.client_capabilities();
         let has_tasks = capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks);
         let tasks = has_tasks && revision >= ProtocolVersion::V_2026_07_28 && self.server.tasks.is_some();
         let channel = match AskChannel::of(&self.server.offering().approvals, &revision, capabilities.as_ref()) {
@@ -479,7 +487,9 @@ impl ServerHandler for Session {
                     let offer = Err(refusal);
                     let offering = self.server.offering();
                     let surface = self.surface_id(&offering, &context);
-                    let (responses, loaded, seen) = (None, false, &seen);
+                    let responses = None;
+                    let loaded = false;
+                    let seen = &seen;
                     let incoming = Incoming { name, input, lease, responses, offer, loaded, surface, seen };
                     let mut running = self.server.begin(&offering, incoming);
                     match Box::pin(running.attend(seen)).await {
@@ -525,7 +535,8 @@ impl ServerHandler for Session {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let mut changes = self.server.changes.subscribe();
-        let (peer, ended) = (context.peer, self.ended.clone());
+        let peer = context.peer;
+        let ended = self.ended.clone();
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -546,7 +557,8 @@ impl ServerHandler for Session {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         Box::pin(async move {
-            let (mut changes, mut loads) = (self.server.changes.subscribe(), self.lasting_loads().subscribe());
+            let mut changes = self.server.changes.subscribe();
+            let mut loads = self.lasting_loads().subscribe();
             loop {
                 let changed = tokio::select! {
                     () = context.cancelled() => return Ok(()),

@@ -19,7 +19,8 @@ pub(super) const SURFACE: &str = "toolcell/surface";
 impl Offering {
     /// The surface of a caller that knows it by the id `id`, and has loaded `loads`.
     pub(super) fn surface_of(&self, id: Arc<str>, loads: &Loads, providers: &Providers) -> ToolSurface {
-        let (shared, loaded) = (self.offers.surface(), loads.names());
+        let shared = self.offers.surface();
+        let loaded = loads.names();
         let own = shared.after_loading(id, |tool| loaded.contains(&tool.declaration().qualified_name()));
         let names: Vec<String> = self.offers.offered().map(|offer| offer.name.clone()).collect();
         let listed = |surface: &Surface| surface.ids(LoadingState::Loaded).len();

@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn a_caller_has_so_many_in_each_hour() {
-        let (cancels, now) = (VainCancels::default(), Instant::now());
+        let cancels = VainCancels::default();
+        let now = Instant::now();
         for _ in 0..CANCELS_MAX {
             assert!(cancels.admits(now));
         }

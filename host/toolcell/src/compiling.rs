@@ -27,7 +27,9 @@ pub fn compile_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == COMPILE_COMMAND) {
         let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
-        let (cpu_seconds, memory_bytes, parent) = (number(), number(), number());
+        let cpu_seconds = number();
+        let memory_bytes = number();
+        let parent = number();
         let effort = arguments.next().and_then(|word| Effort::of(word.to_str()?));
         let (Some(cpu_seconds), Some(memory_bytes), Some(parent), Some(effort)) =
             (cpu_seconds, memory_bytes, parent, effort)

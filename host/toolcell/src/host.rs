@@ -77,7 +77,8 @@ impl Host {
         if let Some(component) = self.sandbox.recall(&path, &open)? {
             return self.admit(component, &path).await;
         }
-        let (sandbox, named) = (Arc::clone(&self.sandbox), file.to_owned());
+        let sandbox = Arc::clone(&self.sandbox);
+        let named = file.to_owned();
         // A large file, or one on a slow disk, must not keep a worker from the calls that run.
         let read = pipeline::load(move || read(&sandbox, &named, open)).await??;
         let is_new = matches!(read.component, Component::Bytes(..));
@@ -154,7 +155,8 @@ impl Host {
         let digest: Arc<str> = component.digest().into();
         // The schemas come from a guest: compiling them takes time, and stack.
         let tools = {
-            let (digest, component) = (Arc::clone(&digest), Arc::clone(&component));
+            let digest = Arc::clone(&digest);
+            let component = Arc::clone(&component);
             let file = file.map(Path::to_owned);
             pipeline::load(move || tools(&digest, &component, file.as_deref())).await?
         };
@@ -530,7 +532,8 @@ mod tests {
         File::create(&path).unwrap().set_len(component_bytes_max() + 1).unwrap();
         let refusal = read_component(&path).unwrap_err();
         assert_eq!((refusal.class, refusal.code), (ErrorClass::SandboxViolation, "component_too_large"));
-        let (message, size) = (refusal.to_string(), component_bytes_max() + 1);
+        let message = refusal.to_string();
+        let size = component_bytes_max() + 1;
         assert!(message.contains(&format!("{} has {size} bytes", path.display())), "{message}");
     }
 }

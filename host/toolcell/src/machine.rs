@@ -36,7 +36,8 @@ fn of_groups(groups: &str, mounted: &Path, read: impl Fn(&Path) -> Option<String
         .lines()
         .filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+            let controllers = fields.next()?;
+            let group = fields.next()?.trim_start_matches('/');
             let (root, name) = match controllers {
                 "" => (mounted.to_owned(), "memory.max"),
                 _ if controllers.split(',').any(|one| one == "memory") => {

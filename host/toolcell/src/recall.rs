@@ -31,7 +31,8 @@ pub(crate) struct Recalled {
 
 /// Recalls the components in `files`, in their order; `None` for a file that has to be loaded.
 pub(crate) async fn all(sandbox: &Arc<Sandbox>, files: &[PathBuf]) -> Result<Vec<Option<Recalled>>, Refusal> {
-    let (sandbox, files) = (Arc::clone(sandbox), files.to_vec());
+    let sandbox = Arc::clone(sandbox);
+    let files = files.to_vec();
     pipeline::load(move || on_threads(&sandbox, &files)).await
 }
 

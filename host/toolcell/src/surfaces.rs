@@ -52,7 +52,8 @@ impl Host {
                 .flat_map(|state| surface.ids(*state).into_iter().map(str::to_owned).collect::<Vec<_>>())
                 .collect()
         };
-        let (now, then) = (ids(surface), ids(before));
+        let now = ids(surface);
+        let then = ids(before);
         let data = json!({
             "surface_id": surface.id(),
             "before": before.id(),

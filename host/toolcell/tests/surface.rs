@@ -82,7 +82,8 @@ fn difference(recorded: &str, now: &str) -> String {
         });
         named.collect()
     }
-    let (recorded, now) = (lines(recorded), lines(now));
+    let recorded = lines(recorded);
+    let now = lines(now);
     let gone = recorded.difference(&now).map(|(name, line)| (name, '-', line));
     let new = now.difference(&recorded).map(|(name, line)| (name, '+', line));
     let sorted: BTreeSet<_> = gone.chain(new).collect();
@@ -410,7 +411,8 @@ fn made_by<'a>(items: &'a [Item], name: &str) -> Option<(&'a ItemMacro, &'a Item
 /// Reads the names that a macro is used with, each with its value if it has one, and whether one of them is documented
 /// with an example.
 fn entries(input: ParseStream<'_>) -> syn::Result<(Vec<String>, bool)> {
-    let (mut names, mut has_examples) = (Vec::new(), false);
+    let mut names = Vec::new();
+    let mut has_examples = false;
     while !input.is_empty() {
         has_examples |= has_example(&input.call(Attribute::parse_outer)?);
         let mut entry = input.parse::<Ident>()?.to_string();

@@ -101,7 +101,8 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     package.check_component()?;
     let sdk = settings.sdk.as_deref().filter(|_| workspace.wants_sdk());
     let sdk = sdk.map(std::path::absolute).transpose().context("cannot find the SDK")?;
-    let (sdk, c_compiler) = (sdk.as_deref(), c_compiler.as_deref());
+    let sdk = sdk.as_deref();
+    let c_compiler = c_compiler.as_deref();
     let job = Job { dir: &dir, settings, toolchain: &toolchain, workspace: &workspace, package, sdk, c_compiler };
 
     let _held = record::lock(&job.compiling(), &dir, say)?;
@@ -117,7 +118,9 @@ pub(super) fn build(dir: &Path, settings: &BuildSettings, say: Say) -> Result<Bu
     let wasm = output_folder(&dir)?.join(format!("{}.wasm", package.name));
     record::replace(&wasm, &component)?;
     let digest = sources.digest();
-    let (name, key, around) = (&package.name, String::new(), workspace.around(&dir));
+    let name = &package.name;
+    let key = String::new();
+    let around = workspace.around(&dir);
     let made = Made { dir: &dir, component: &component, name, initial_memory, key, scope, sources, around };
     record::write(&settings.records, made)?;
     build_cache::touch(&job.target_dir());

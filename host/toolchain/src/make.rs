@@ -89,9 +89,10 @@ impl Job<'_> {
     pub(super) fn run(&self, command: Command, say: Say) -> Result<()> {
         let mut printed = Printed::default();
         let status = process::run(command, None, &mut |_, line| printed.add(line))?;
-        match status.success() {
-            true => printed.lines.iter().for_each(|line| say(line)),
-            false => bail!("{} does not build:\n{}", self.name, printed.reason(status)),
+        if status.success() {
+            printed.lines.iter().for_each(|line| say(line))
+        } else {
+            bail!("{} does not build:\n{}", self.name, printed.reason(status))
         }
         Ok(())
     }
@@ -99,18 +100,16 @@ impl Job<'_> {
     /// Runs a program, and returns what it printed.
     pub(super) fn output(&self, command: Command) -> Result<String> {
         let output = process::output(command, PROBE)?;
-        match output.status.success() {
-            true => Ok(output.out),
-            false => bail!("{} does not build: {}", self.name, output.reason()),
+        if output.status.success() {
+            Ok(output.out)
+        } else {
+            bail!("{} does not build: {}", self.name, output.reason())
         }
     }
 
     /// Says what is compiled, and what takes longer, if it is the first build of this kind with what is in `room`.
     pub(super) fn first(&self, room: &Room, step: &str, also: &str, say: Say) {
-        match self.mark(room).exists() {
-            true => say(step),
-            false => say(&format!("{step}; the first build also {also}")),
-        }
+        if self.mark(room).exists() { say(step) } else { say(&format!("{step}; the first build also {also}")) }
     }
 
     /// Notes that a build of this kind succeeded. Without the note, the next one is called the first again.
@@ -383,7 +382,8 @@ mod tests {
     fn a_build_makes_a_project_use_the_sdk_of_this_version_and_keeps_what_the_user_wrote() {
         let place = Place::new();
         let sdks = place.programs.dir().join("sdk");
-        let (old, new) = ("0123456789abcdef", "fedcba9876543210");
+        let old = "0123456789abcdef";
+        let new = "fedcba9876543210";
         let text = |hash: &str| {
             let sdks = sdks.display();
             format!(

@@ -102,7 +102,8 @@ fn leaks(name: &OsStr) -> bool {
 
 /// Runs `command` for at most `limit`, and returns what it printed.
 pub(super) fn output(command: Command, limit: Duration) -> Result<Output> {
-    let (mut out, mut err) = (String::new(), String::new());
+    let mut out = String::new();
+    let mut err = String::new();
     let status = run(command, Some(limit), &mut |stream, line| {
         let text = if stream == Stream::Out { &mut out } else { &mut err };
         text.push_str(line);

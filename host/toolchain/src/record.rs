@@ -237,8 +237,10 @@ mod tests {
             let mut scope = Scope::default();
             scope.add(&dir);
             let sources = Listing::of(&scope, &Listing::default()).unwrap();
-            let (key, around) = (String::new(), scope.clone());
-            let (component, initial_memory) = (b"\0asm", 2 << 20);
+            let key = String::new();
+            let around = scope.clone();
+            let component = b"\0asm";
+            let initial_memory = 2 << 20;
             let made = Made { dir: &dir, component, name: "tool", initial_memory, key, scope, sources, around };
             write(self.records.path(), made).unwrap();
         }
@@ -303,7 +305,8 @@ mod tests {
 
     #[test]
     fn what_the_user_agreed_to_is_forgotten_with_its_folder() {
-        let (gone, kept) = (Tool::new(), Tool::new());
+        let gone = Tool::new();
+        let kept = Tool::new();
         gone.record();
         let kept = Tool { records: gone.records, ..kept };
         drop(gone.folder);

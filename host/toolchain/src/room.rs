@@ -124,9 +124,12 @@ impl SetUp<'_> {
         pip.args(["--target", "python", "--requirement"]).arg(&list);
         // An own folder needs no advice on the system's packages.
         pip.env("PIP_ROOT_USER_ACTION", "ignore");
-        self.run(pip, say).map_err(|error| match error.to_string().contains("No module named pip") {
-            true => error.context("python3 has no pip: install it, on Debian with `sudo apt-get install python3-pip`"),
-            false => error,
+        self.run(pip, say).map_err(|error| {
+            if error.to_string().contains("No module named pip") {
+                error.context("python3 has no pip: install it, on Debian with `sudo apt-get install python3-pip`")
+            } else {
+                error
+            }
         })
     }
 

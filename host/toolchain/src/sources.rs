@@ -74,7 +74,9 @@ impl Group {
     ///
     /// A folder that cannot be read, or more than [`FILES_MAX`] files and folders.
     pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
-        let (mut found, mut folders, mut seen) = (Vec::new(), vec![self.folder.clone()], 0);
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.clone()];
+        let mut seen = 0;
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
                 let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
@@ -410,7 +412,8 @@ impl Walk<'_> {
         let context = || format!("cannot read {}", path.display());
         let file = plain_file(path).with_context(context)?;
         // Taken before reading, so that a later change shows in the state.
-        let (began, state) = (SystemTime::now(), FileState::of(&file).with_context(context)?);
+        let began = SystemTime::now();
+        let state = FileState::of(&file).with_context(context)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file.take(FILE_BYTES_MAX + 1)).with_context(context)?;
         if hasher.count() > FILE_BYTES_MAX {
@@ -519,7 +522,8 @@ mod tests {
 
     #[test]
     fn links_are_followed_and_pipes_are_not_waited_for() {
-        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        let project = Project::new();
+        let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("mod.rs"), "one").unwrap();
         let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, project.0.path().join(name)).unwrap();
         link(elsewhere.path(), "src/linked");
@@ -537,7 +541,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn links_are_followed_as_far_as_the_kernel_does() {
-        let (project, elsewhere) = (Project::new(), tempfile::tempdir().unwrap());
+        let project = Project::new();
+        let elsewhere = tempfile::tempdir().unwrap();
         let link = |to: usize, name: usize| {
             std::os::unix::fs::symlink(to.to_string(), elsewhere.path().join(name.to_string())).unwrap();
         };
@@ -561,10 +566,14 @@ mod tests {
 
     #[test]
     fn folders_count_as_files_do() {
-        let (folder, known, scope) = (tempfile::tempdir().unwrap(), Listing::default(), Scope::default());
+        let folder = tempfile::tempdir().unwrap();
+        let known = Listing::default();
+        let scope = Scope::default();
         std::fs::create_dir_all(folder.path().join("one/two")).unwrap();
         let walked = |folders: usize| {
-            let (scope, found, walked) = (&scope, BTreeMap::new(), BTreeSet::new());
+            let scope = &scope;
+            let found = BTreeMap::new();
+            let walked = BTreeSet::new();
             Walk { scope, known: &known, found, walked, folders }.folder(folder.path())
         };
         walked(FILES_MAX - 2).unwrap();

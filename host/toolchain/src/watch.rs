@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_change_is_named_once_and_what_a_build_writes_is_none() {
-        let (project, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let project = tempfile::tempdir().unwrap();
+        let records = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let file = project.path().join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();

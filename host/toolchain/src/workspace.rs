@@ -47,7 +47,8 @@ impl Workspace {
     pub(super) fn read(dir: &Path, toolchain: &Toolchain) -> Result<Self> {
         let mut command = toolchain.cargo(dir);
         command.args(["metadata", "--no-deps", "--format-version", "1", "--color", "never"]);
-        let (mut text, mut complaint) = (String::new(), String::new());
+        let mut text = String::new();
+        let mut complaint = String::new();
         let status = process::run(command, None, &mut |stream, line| {
             let text = if stream == Stream::Out { &mut text } else { &mut complaint };
             text.push_str(line);

@@ -62,7 +62,8 @@ fn a_call_whose_approval_ended_long_ago_leaves_the_journal_when_the_next_one_ask
         ended(child).exits(3);
         id
     };
-    let (old, young) = (ended_call("old"), ended_call("young"));
+    let old = ended_call("old");
+    let young = ended_call("young");
     let store = rusqlite::Connection::open(place.home.join("journal/journal.db")).unwrap();
     let days = 98 * 24 * 60 * 60 * 1_000_i64;
     let earlier = "UPDATE approvals SET asked_at = asked_at - ?2, expires_at = expires_at - ?2 WHERE invocation = ?1";
@@ -86,7 +87,8 @@ fn an_edit_is_what_runs_and_the_record_says_who_changed_what() {
     place.run(&["approvals", "approve", &id, "--edit", &place.input("edited")]).exits(0);
     let record = ended(child).exits(0).json();
     assert_eq!(place.lines(), ["edited"]);
-    let (invocation, answer) = (&record["invocation"], &record["decisions"][1]);
+    let invocation = &record["invocation"];
+    let answer = &record["decisions"][1];
     assert_eq!(answer["user_modified"], true);
     assert_eq!(answer["updated_input"], invocation["call_input"]);
     assert_eq!(answer["updated_input_ref"], invocation["call_input_ref"]);
@@ -343,20 +345,16 @@ fn an_approval_counts_only_through_the_channel_that_the_tool_names() {
         let (child, id) = place.waiting("one", &["--record"]);
         place.run(&["approvals", "approve", &id]).exits(if counts { 0 } else { 3 });
         let record = ended(child).json();
-        match counts {
-            true => assert_eq!(record["result"]["status"], "succeeded", "{record:#}"),
-            false => {
-                assert_eq!(error(&record), ("approval_rejected", "approval_channel"));
-                let decision = &record["decisions"][1];
-                assert_eq!(
-                    (&decision["behavior"], &decision["reason"]["channel"]),
-                    (&json!("deny"), &json!("command"))
-                );
-                assert!(decision["reason"]["message"].as_str().unwrap().contains("does not accept"), "{decision:#}");
-                let named = &record["result"]["error"]["policy_refs"][0];
-                assert!(named.as_str().unwrap().starts_with("permission_profile:"), "{record:#}");
-                assert!(record["invocation"]["policy_refs"].as_array().unwrap().contains(named), "{record:#}");
-            }
+        if counts {
+            assert_eq!(record["result"]["status"], "succeeded", "{record:#}")
+        } else {
+            assert_eq!(error(&record), ("approval_rejected", "approval_channel"));
+            let decision = &record["decisions"][1];
+            assert_eq!((&decision["behavior"], &decision["reason"]["channel"]), (&json!("deny"), &json!("command")));
+            assert!(decision["reason"]["message"].as_str().unwrap().contains("does not accept"), "{decision:#}");
+            let named = &record["result"]["error"]["policy_refs"][0];
+            assert!(named.as_str().unwrap().starts_with("permission_profile:"), "{record:#}");
+            assert!(record["invocation"]["policy_refs"].as_array().unwrap().contains(named), "{record:#}");
         }
     }
 }

@@ -75,7 +75,8 @@ fn a_journal_of_a_newer_toolcell_is_left_alone() {
 #[test]
 fn a_journal_with_the_first_id_keeps_its_calls_and_gets_the_id_of_today() {
     let place = Place::new();
-    let (one, two) = (place.orphan("one", &[]), place.orphan("two", &[]));
+    let one = place.orphan("one", &[]);
+    let two = place.orphan("two", &[]);
     settle(&place);
     let database = place.home.join("journal/journal.db");
     let mut bytes = fs::read(&database).unwrap();

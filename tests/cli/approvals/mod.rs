@@ -32,7 +32,8 @@ impl Place {
     /// A place for the tool `FILE#NAME`.
     pub(crate) fn of(tool: &str) -> Self {
         let (guard, path) = scratch();
-        let (home, folder) = (path.join("home"), path.join("work"));
+        let home = path.join("home");
+        let folder = path.join("work");
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(&home).unwrap();
         for part in ["cache", "keys"] {
@@ -66,7 +67,8 @@ impl Place {
 
     /// A call that adds `line`, with `options`.
     fn call(&self, line: &str, options: &[&str]) -> Toolcell {
-        let (input, grant) = (self.input(line), format!("--allow-write={}", self.folder.display()));
+        let input = self.input(line);
+        let grant = format!("--allow-write={}", self.folder.display());
         let mut arguments = vec!["call", &self.tool, &input, &grant];
         arguments.extend(options);
         self.toolcell(&arguments)

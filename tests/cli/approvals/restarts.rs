@@ -25,7 +25,8 @@ fn a_call_whose_process_was_killed_is_listed_and_runs_once_when_it_is_approved()
 #[test]
 fn a_call_whose_process_was_killed_runs_what_was_asked_with_the_words_it_was_asked_with() {
     let place = Place::new();
-    let (tool, input) = (guest("probe#append_approved"), place.input("relative"));
+    let tool = guest("probe#append_approved");
+    let input = place.input("relative");
     // A relative grant is resolved against the working directory of the call.
     let call = place.toolcell(&["call", &tool, &input, "--allow-write=."]);
     let (child, id) = super::waiting(call);
@@ -49,7 +50,8 @@ fn a_call_whose_process_was_killed_names_the_paths_that_were_asked_about() {
         naming_paths(toolkit);
         toolkit["permission_profiles"][0]["approval_required"] = json!(true);
     });
-    let (tool, file) = (place.folder.join("reader.wasm"), place.folder.join("a.txt"));
+    let tool = place.folder.join("reader.wasm");
+    let file = place.folder.join("a.txt");
     std::fs::write(&tool, component).unwrap();
     std::fs::write(&file, "").unwrap();
     let sent = json!({ "path": "a.txt", "note": "a.txt" });
@@ -127,7 +129,8 @@ fn after_the_component_went_away_nothing_runs_until_it_is_back() {
 fn after_the_world_of_the_call_changed_an_approval_runs_nothing() {
     let place = Place::new();
     let link = place.folder.join("link");
-    let (a, b) = (place.folder.join("a"), place.folder.join("b"));
+    let a = place.folder.join("a");
+    let b = place.folder.join("b");
     for folder in [&a, &b] {
         std::fs::create_dir(folder).unwrap();
     }

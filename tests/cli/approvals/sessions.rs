@@ -55,7 +55,8 @@ fn asks_again(place: &Place, options: &[&str]) {
 
 /// A call in the session `work` that writes to `path`, and gets only the folder of it.
 fn writing(place: &Place, path: &Path, options: &[&str]) -> Toolcell {
-    let (input, grant) = (json!({ "path": path }).to_string(), format!("--allow-write={}", place.folder.display()));
+    let input = json!({ "path": path }).to_string();
+    let grant = format!("--allow-write={}", place.folder.display());
     let mut arguments = vec!["call", &place.tool, &input, &grant, "--session=work", "--record"];
     arguments.extend(options);
     place.toolcell(&arguments)

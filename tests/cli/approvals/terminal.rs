@@ -142,7 +142,8 @@ fn what_the_record_says_was_shown_is_what_was_shown() {
 fn what_was_typed_before_the_question_is_no_answer() {
     let place = Place::new();
     fs::write(place.folder.join("input"), place.input("one")).unwrap();
-    let (folder, tool) = (place.folder.display(), &place.tool);
+    let folder = place.folder.display();
+    let tool = &place.tool;
     let command = format!(
         "echo ready; while [ ! -e go ]; do sleep 0.02; done; \
          exec $TOOLCELL call '{tool}' @input --allow-write={folder}"
@@ -228,9 +229,10 @@ fn screen(written: &str) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for line in written.split('\n') {
         let line: Vec<char> = line.trim_end_matches('\r').chars().collect();
-        match line.is_empty() {
-            true => rows.push(String::new()),
-            false => rows.extend(line.chunks(80).map(|row| row.iter().collect())),
+        if line.is_empty() {
+            rows.push(String::new())
+        } else {
+            rows.extend(line.chunks(80).map(|row| row.iter().collect()))
         }
     }
     rows.split_off(rows.len().saturating_sub(24))
@@ -341,7 +343,8 @@ fn arguments_are_edited_on_a_line_or_in_an_editor() {
 #[test]
 fn an_editor_begins_with_the_arguments_and_then_with_what_was_wrong() {
     let place = Place::new();
-    let (folder, tool) = (place.folder.display(), &place.tool);
+    let folder = place.folder.display();
+    let tool = &place.tool;
     // The editor keeps what it was given, and writes what comes next.
     fs::write(
         place.folder.join("editor"),
@@ -399,7 +402,8 @@ fn at_most_eight_lines_of_arguments_are_shown_on_any_display() {
     let place = Place::new();
     let lines: String = (1..=40).map(|number| format!("line {number}\n")).collect();
     fs::write(place.folder.join("input"), place.input(lines.trim_end())).unwrap();
-    let (folder, tool) = (place.folder.display(), &place.tool);
+    let folder = place.folder.display();
+    let tool = &place.tool;
     let command = format!("stty cols 80 rows 40; exec $TOOLCELL call '{tool}' @input --allow-write={folder}");
     let mut terminal = Terminal::run(&place, &command);
     let question = terminal.shows(ASKS);

@@ -31,7 +31,8 @@ fn the_pages_and_the_help_name_who_acts() {
 #[test]
 fn each_promise_of_security_names_tests_that_exist() {
     let text = read("SECURITY.md");
-    let (mut count, mut missing) = (0, Vec::new());
+    let mut count = 0;
+    let mut missing = Vec::new();
     for row in text.lines().filter(|line| line.starts_with("| **")) {
         let shown = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
         for (folder, names) in shown.split("; ").filter_map(|part| part.strip_prefix('`')?.split_once('`')) {

@@ -16,7 +16,8 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// The README and all pages of the book, with their paths.
 pub(crate) fn pages() -> Vec<(String, String)> {
-    let (mut folders, mut files) = (vec![PathBuf::from("docs")], vec![PathBuf::from("README.md")]);
+    let mut folders = vec![PathBuf::from("docs")];
+    let mut files = vec![PathBuf::from("README.md")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
             let path = folder.join(entry.unwrap().file_name());
@@ -120,7 +121,8 @@ fn every_page_begins_with_its_title() {
 #[test]
 fn the_figures_beside_others_are_those_of_the_benchmarks() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let (beside, measured) = (read("docs/comparison.md"), read("docs/benchmarks.md"));
+    let beside = read("docs/comparison.md");
+    let measured = read("docs/benchmarks.md");
     for title in ["cold start", "first start", "warm call", "a short call", "memory after"] {
         let start = format!("| {title}");
         let row = beside.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no row {title}"));

@@ -40,7 +40,8 @@ fn sections() -> BTreeMap<String, Section> {
 
 /// Adds the types of a source file in which fields can be written.
 fn read(source: &str, sections: &mut BTreeMap<String, Section>) {
-    let (mut docs, mut attributes) = (String::new(), String::new());
+    let mut docs = String::new();
+    let mut attributes = String::new();
     let mut open: Option<(String, Section)> = None;
     for line in source.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("///") {
@@ -51,7 +52,8 @@ fn read(source: &str, sections: &mut BTreeMap<String, Section>) {
             attributes.push_str(line);
             continue;
         }
-        let (said, given) = (std::mem::take(&mut docs).trim().to_owned(), std::mem::take(&mut attributes));
+        let said = std::mem::take(&mut docs).trim().to_owned();
+        let given = std::mem::take(&mut attributes);
         if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
             open = given.contains("Deserialize").then(|| (name.to_owned(), Section { docs: said, fields: Vec::new() }));
         } else if line == "}" {

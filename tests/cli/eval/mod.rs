@@ -132,7 +132,8 @@ fn score(assertion: &Value, trace: &Value) -> f64 {
             has && (assertion["require_success"] != true || succeeded(call))
         }),
         "tool_call_count" => {
-            let (min, max) = (assertion["min"].as_u64().unwrap_or(0), assertion["max"].as_u64().unwrap_or(u64::MAX));
+            let min = assertion["min"].as_u64().unwrap_or(0);
+            let max = assertion["max"].as_u64().unwrap_or(u64::MAX);
             (min..=max).contains(&(called.len() as u64))
         }
         "response_format" => {
@@ -152,7 +153,8 @@ fn score(assertion: &Value, trace: &Value) -> f64 {
 
 #[test]
 fn ten_cases_get_the_scores_that_are_computed_apart() {
-    let (trace, cases) = (trace(), ten_cases());
+    let trace = trace();
+    let cases = ten_cases();
     let ran = evaluate(&cases, &trace, &["--json", "--judge-command", "sh", "-c", JUDGE]).exits(1);
     let results = results(&ran);
     assert_eq!(results.len(), cases.len());

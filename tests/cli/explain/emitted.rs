@@ -68,7 +68,9 @@ fn package(path: &Path) -> PathBuf {
 }
 
 fn sources() -> Vec<Source> {
-    let (mut folders, mut sources, mut tests) = (vec![PathBuf::from("host")], Vec::new(), HashSet::new());
+    let mut folders = vec![PathBuf::from("host")];
+    let mut sources = Vec::new();
+    let mut tests = HashSet::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
             let name = entry.unwrap().file_name();

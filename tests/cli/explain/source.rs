@@ -46,7 +46,8 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<String>) {
 /// Leaves out the items that are compiled for tests alone, and adds the names of modules among them to `tests`.
 fn without_tests(nodes: Vec<Node>, tests: &mut Vec<String>) -> Vec<Node> {
     let of_test = tokens("cfg(test)");
-    let (mut kept, mut nodes) = (Vec::new(), nodes.into_iter().peekable());
+    let mut kept = Vec::new();
+    let mut nodes = nodes.into_iter().peekable();
     while let Some(node) = nodes.next() {
         let is_test = node.token() == "#"
             && nodes.peek().and_then(|next| next.group('[')).is_some_and(|content| flat(content) == of_test);
@@ -105,7 +106,8 @@ pub(super) fn elements(content: &[Node]) -> Vec<&[Node]> {
 }
 
 fn tokens(text: &str) -> Vec<String> {
-    let (mut found, mut rest) = (Vec::new(), text);
+    let mut found = Vec::new();
+    let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let length = match first {
             _ if first.is_whitespace() => first.len_utf8(),
@@ -141,7 +143,8 @@ fn token(rest: &str, first: char) -> usize {
     }
     if let Some(content) = after_b.strip_prefix('\'') {
         let mut chars = content.chars();
-        let (one, two) = (chars.next(), chars.next());
+        let one = chars.next();
+        let two = chars.next();
         return match one {
             Some('\\') => skipped + 1 + quoted(content, '\''),
             Some(one) if two == Some('\'') => skipped + 1 + one.len_utf8() + 1,

@@ -43,12 +43,16 @@ fn a_killed_install_leaves_a_store_that_verifies() {
     let seed = number("TOOLCELL_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let kills = number("TOOLCELL_KILLS").unwrap_or(KILLS);
     println!("TOOLCELL_SEED={seed} TOOLCELL_KILLS={kills}");
-    let (place, mut random) = (project(), Random(seed));
+    let place = project();
+    let mut random = Random(seed);
     let current = Arc::new(AtomicU64::new(0));
     let served = Arc::clone(&current);
-    let server = Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
-        true => response(&[], &component(served.load(Ordering::SeqCst))),
-        false => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    let server = Mirror::new(move |request| {
+        if request.starts_with("GET /greet.wasm ") {
+            response(&[], &component(served.load(Ordering::SeqCst)))
+        } else {
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+        }
     });
     let url = format!("{}/greet.wasm", server.origin());
     let mut ended = 0;

@@ -47,7 +47,8 @@ fn a_tool_whose_source_does_not_answer_is_not_up_to_date() {
 
 #[test]
 fn what_is_outdated_is_shown_with_the_versions_in_the_components() {
-    let (place, registry) = (project(), Registry::start());
+    let place = project();
+    let registry = Registry::start();
     let offer = |version: &str| {
         let component = with_custom(&echoing("greet", |_| {}), "version", version.as_bytes()).unwrap();
         std::fs::write(place.project.join("greet.wasm"), &component).unwrap();

@@ -11,9 +11,12 @@ use crate::support::{Mirror, response};
 
 /// Serves `whole`, a complete response, at `/greet.wasm`, and nothing at any other path.
 fn serving(whole: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Mirror {
-    Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
-        true => whole(),
-        false => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    Mirror::new(move |request| {
+        if request.starts_with("GET /greet.wasm ") {
+            whole()
+        } else {
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+        }
     })
 }
 
@@ -56,9 +59,12 @@ fn a_query_of_a_url_is_in_no_lock() {
 fn a_bucket_that_forbids_what_it_does_not_have_has_no_signature() {
     let place = project();
     let whole = response(&[], &echoing("greet", |_| {}));
-    let server = Mirror::new(move |request| match request.starts_with("GET /greet.wasm ") {
-        true => whole.clone(),
-        false => b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    let server = Mirror::new(move |request| {
+        if request.starts_with("GET /greet.wasm ") {
+            whole.clone()
+        } else {
+            b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+        }
     });
     let url = format!("{}/greet.wasm", server.origin());
     let refused = place.run(&["install", &url, "--yes", "--json"]).exits(3).json();

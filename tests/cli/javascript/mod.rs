@@ -25,7 +25,8 @@ fn project(place: &Path, lang: &str, source: Option<&str>) -> PathBuf {
 }
 
 fn call(place: &Path, tool: &str, input: &Value, options: &[&str]) -> Ran {
-    let (tool, input) = (format!("many#{tool}"), input.to_string());
+    let tool = format!("many#{tool}");
+    let input = input.to_string();
     with_toolchain(place, &[&["call", &tool, &input], options].concat()).run()
 }
 

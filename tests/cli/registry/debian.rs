@@ -83,7 +83,8 @@ impl Drop for Debian {
 
 #[test]
 fn what_is_pushed_can_be_pulled_with_what_is_attached_to_it() {
-    let (registry, (_guard, folder)) = (Debian::start(false), scratch());
+    let registry = Debian::start(false);
+    let (_guard, folder) = scratch();
     std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
     let to = format!("{}/me/echo:1", registry.host);
     let push = || Toolcell::new(["push", "echo.wasm", &to, "--json"]).dir(&folder).run().exits(0).json();
@@ -100,7 +101,8 @@ fn what_is_pushed_can_be_pulled_with_what_is_attached_to_it() {
 
 #[test]
 fn a_private_registry_takes_the_credentials_of_docker() {
-    let (registry, (_guard, folder)) = (Debian::start(true), scratch());
+    let registry = Debian::start(true);
+    let (_guard, folder) = scratch();
     std::fs::write(folder.join("echo.wasm"), wat("echo")).unwrap();
     let to = format!("{}/me/echo:1", registry.host);
     let push = || {
@@ -118,7 +120,8 @@ fn a_private_registry_takes_the_credentials_of_docker() {
 #[test]
 fn a_source_folder_is_built_twice_and_published_with_its_dependencies() {
     let _turn = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (registry, (_guard, place)) = (Debian::start(false), scratch());
+    let registry = Debian::start(false);
+    let (_guard, place) = scratch();
     with_toolchain(&place, &["new", "word-count"]).run().exits(0);
     let to = format!("{}/me/word-count", registry.host);
     let pushed = with_toolchain(&place, &["push", "word-count", &to, "--json"]).run().exits(0).json();

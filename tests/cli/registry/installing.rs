@@ -19,7 +19,8 @@ struct Publisher {
 
 impl Publisher {
     fn new(host: &str) -> Self {
-        let (home, key) = (Home::new(), KeyPair::generate_for(&PKCS_ED25519).unwrap());
+        let home = Home::new();
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         home.keep("signing.key", key.serialize_pem().as_bytes());
         let key = key.public_key_pem();
         home.configure(&format!("[[trust]]\nreference = \"{host}/me/*\"\nkey = '''\n{key}'''\n"));
@@ -81,7 +82,8 @@ fn a_signed_tool_is_installed_on_an_empty_home_and_updated_with_a_difference() {
 
 #[test]
 fn what_a_publisher_wrote_passes_for_no_line_of_the_program() {
-    let (registry, home) = (Registry::start(), Home::new());
+    let registry = Registry::start();
+    let home = Home::new();
     let config = registry.put_blob("application/vnd.wasm.config.v0+json", b"{}");
     let layer = registry.put_blob("application/wasm", &wat("echo"));
     let annotations = json!({
@@ -136,9 +138,8 @@ fn each_tampered_form_is_refused_and_nothing_is_installed() {
         assert!(refused.code != Some(0) && refused.stderr.contains(&format!("[{code}]")), "{code}: {refused:?}");
     }
     let index = index.to_string();
-    registry.tamper(move |_, path, honest| match path.contains("/manifests/stable") {
-        true => Answer::of(200, MANIFEST, index.as_bytes()),
-        false => honest,
+    registry.tamper(move |_, path, honest| {
+        if path.contains("/manifests/stable") { Answer::of(200, MANIFEST, index.as_bytes()) } else { honest }
     });
     assert!(install(&publisher.to).exits(3).stderr.contains("[artifact_unsupported]"));
     // The signature of another manifest under the same tag.

@@ -37,7 +37,8 @@ fn pull(text: &str) -> Pulled {
 
 fn pull_with(settings: RegistrySettings, text: &str) -> Pulled {
     wait(async {
-        let (registries, reference) = (Registries::new(settings)?, reference(text));
+        let registries = Registries::new(settings)?;
+        let reference = reference(text);
         let resolved = registries.resolve(&reference).await?;
         let mut component = Vec::new();
         let mut sink = Sink::new(&mut component, u64::MAX);

@@ -56,14 +56,14 @@ fn bytes_that_do_not_have_their_digest_are_refused() {
     let other = Registry::start().put_component("me/tool", "1", b"other");
     let manifest = json!({ "schemaVersion": 2 }).to_string();
     let lie = manifest.clone();
-    registry.tamper(move |_, path, honest| match path.contains("/manifests/") {
-        true => Answer::of(200, MANIFEST, lie.as_bytes()),
-        false => honest,
-    });
+    registry.tamper(
+        move |_, path, honest| {
+            if path.contains("/manifests/") { Answer::of(200, MANIFEST, lie.as_bytes()) } else { honest }
+        },
+    );
     assert_eq!(pull(&pinned(&registry.host(), "me/tool", digest)).unwrap_err().code, "digest_mismatch");
-    registry.tamper(move |_, path, honest| match path.contains("/manifests/") {
-        true => honest.with("docker-content-digest", &other.to_string()),
-        false => honest,
+    registry.tamper(move |_, path, honest| {
+        if path.contains("/manifests/") { honest.with("docker-content-digest", &other.to_string()) } else { honest }
     });
     assert_eq!(pull(&reference).unwrap_err().code, "digest_mismatch");
 }
@@ -179,10 +179,11 @@ fn another_host_cannot_ask_for_the_credentials_of_a_registry() {
     // It names a token server of its own.
     storage.wants_token("me", "secret");
     let place = format!("http://{}/v2/x/blobs/y", storage.host());
-    registry.tamper(move |_, path, honest| match path.contains("/blobs/") && honest.status == 200 {
-        true => Answer::redirect(&place),
-        false => honest,
-    });
+    registry.tamper(
+        move |_, path, honest| {
+            if path.contains("/blobs/") && honest.status == 200 { Answer::redirect(&place) } else { honest }
+        },
+    );
     let (_guard, known) = knowing(&registry, &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }));
     let refusal = pull_with(known, &reference).unwrap_err();
     assert_eq!(refusal.code, "redirect_refused", "{refusal}");
@@ -240,10 +241,11 @@ fn a_redirect_gets_no_credentials_of_another_host() {
     let place = format!("http://{}/v2/x/blobs/{}", storage.host(), layer["digest"].as_str().unwrap());
     registry.wants_password("me", "secret");
     let (_guard, known) = knowing(&registry, &json!({ "auth": data_encoding::BASE64.encode(b"me:secret") }));
-    registry.tamper(move |_, path, honest| match path.contains("/blobs/") && honest.status == 200 {
-        true => Answer::redirect(&place),
-        false => honest,
-    });
+    registry.tamper(
+        move |_, path, honest| {
+            if path.contains("/blobs/") && honest.status == 200 { Answer::redirect(&place) } else { honest }
+        },
+    );
     assert_eq!(pull(&reference).unwrap_err().code, "registry_unauthorized");
     let (_, component) = pull_with(known, &reference).unwrap();
     assert_eq!(component, COMPONENT);
@@ -285,13 +287,14 @@ fn what_is_attached_to_another_artifact_does_not_count() {
     assert_eq!((found.len(), found[0].media_type.as_str(), found[0].bytes.as_slice()), (1, BUNDLE, &b"{\"a\":1}"[..]));
     assert_eq!(attached(&reference, ReferrerKind::Sbom).unwrap().len(), 1);
     // The list of the registry claims that the other one is attached here.
-    registry.tamper(move |_, path, honest| match path.contains("/referrers/") {
-        true => {
+    registry.tamper(move |_, path, honest| {
+        if path.contains("/referrers/") {
             let entry = json!({ "mediaType": MANIFEST, "digest": other, "size": 1, "artifactType": BUNDLE });
             let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [entry] });
             Answer::of(200, INDEX, index.to_string().as_bytes())
+        } else {
+            honest
         }
-        false => honest,
     });
     assert!(signatures().is_empty());
     // A registry without such a list.

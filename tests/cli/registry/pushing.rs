@@ -31,7 +31,8 @@ fn push(folder: &Path, arguments: &[&str]) -> Ran {
 
 #[test]
 fn a_component_is_pushed_with_what_is_known_of_it() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     let to = format!("{}/me/echo", registry.host());
     let foretold = push(&folder, &["echo.wasm", &to, "--dry-run", "--json"]).exits(0).json();
     assert_eq!((&foretold["pushed"], &foretold["dry_run"]), (&json!(null), &json!(true)));
@@ -59,7 +60,8 @@ fn a_component_is_pushed_with_what_is_known_of_it() {
 
 #[test]
 fn a_tag_names_an_artifact_once_all_is_attached_to_it() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     let to = format!("{}/me/echo:1", registry.host());
     registry.tamper(|_, _, honest| {
         let attaches = honest.headers.iter().any(|(name, _)| name == "oci-subject");
@@ -75,7 +77,8 @@ fn a_tag_names_an_artifact_once_all_is_attached_to_it() {
 
 #[test]
 fn an_attachment_replaces_none_however_many_there_are() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     let to = format!("{}/me/echo:1", registry.host());
     let pushed = push(&folder, &["echo.wasm", &to, "--json"]).exits(0).json();
     // A registry that lists nothing by itself, and an index with many attachments of others.
@@ -101,7 +104,8 @@ fn an_attachment_replaces_none_however_many_there_are() {
 
 #[test]
 fn what_has_errors_is_not_pushed() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     let hidden = edited(&wat("echo"), "Answers its input", "Answers\u{200b}its inp");
     std::fs::write(folder.join("hidden.wasm"), hidden).unwrap();
     let to = format!("{}/me/hidden:1", registry.host());
@@ -143,9 +147,10 @@ fn credentials_are_where_docker_keeps_them_and_appear_nowhere() {
     let secrets = ["a-password", auth.as_str(), "a-token", "other-password"];
     for wants_token in [false, true] {
         let registry = Registry::start();
-        match wants_token {
-            true => registry.wants_token("me", "a-password"),
-            false => registry.wants_password("me", "a-password"),
+        if wants_token {
+            registry.wants_token("me", "a-password")
+        } else {
+            registry.wants_password("me", "a-password")
         }
         let to = format!("{}/me/echo:1", registry.host());
         let _ = std::fs::remove_file(folder.join("config.json"));
@@ -165,15 +170,20 @@ fn credentials_are_where_docker_keeps_them_and_appear_nowhere() {
 
 #[test]
 fn an_upload_to_another_host_carries_no_credentials() {
-    let (registry, storage, (_guard, folder)) = (Registry::start(), Registry::start(), place());
+    let registry = Registry::start();
+    let storage = Registry::start();
+    let (_guard, folder) = place();
     registry.wants_password("me", "a-password");
     let auth = data_encoding::BASE64.encode(b"me:a-password");
     let config = json!({ "auths": { registry.host(): { "auth": auth } } }).to_string();
     std::fs::write(folder.join("config.json"), config).unwrap();
     let place = format!("http://{}/v2/me/echo/blobs/uploads/1", storage.host());
-    registry.tamper(move |method, _, honest| match method == "POST" && honest.status == 202 {
-        true => Answer { headers: vec![("location".to_owned(), place.clone())], ..honest },
-        false => honest,
+    registry.tamper(move |method, _, honest| {
+        if method == "POST" && honest.status == 202 {
+            Answer { headers: vec![("location".to_owned(), place.clone())], ..honest }
+        } else {
+            honest
+        }
     });
     push(&folder, &["echo.wasm", &format!("{}/me/echo:1", registry.host())]).exits(0);
     let uploads = storage.seen();
@@ -182,7 +192,8 @@ fn an_upload_to_another_host_carries_no_credentials() {
 
 #[test]
 fn a_credential_helper_is_asked_if_the_configuration_names_it() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     registry.wants_password("me", "a-password");
     let to = format!("{}/me/echo:1", registry.host());
     let helper = folder.join("docker-credential-test");
@@ -223,7 +234,8 @@ fn a_credential_helper_is_asked_if_the_configuration_names_it() {
 
 #[test]
 fn a_registry_that_cannot_be_used_is_named_with_what_to_do() {
-    let (registry, (_guard, folder)) = (Registry::start(), place());
+    let registry = Registry::start();
+    let (_guard, folder) = place();
     let to = format!("{}/me/echo:1", registry.host());
     registry.tamper(|_, _, honest| Answer { status: 403, ..honest });
     let denied = push(&folder, &["echo.wasm", &to, "--json"]).exits(3).json();
@@ -261,8 +273,10 @@ printf '{"reason":"compiler-artifact","package_id":"placed","filenames":["%s/pla
 
 #[test]
 fn what_another_build_makes_otherwise_is_not_pushed() {
-    let (registry, (_guard, folder)) = (Registry::start(), scratch());
-    let (bin, tool) = (folder.join("bin"), folder.join("placed"));
+    let registry = Registry::start();
+    let (_guard, folder) = scratch();
+    let bin = folder.join("bin");
+    let tool = folder.join("placed");
     for made in [bin.join("lib"), tool.join("src")] {
         std::fs::create_dir_all(made).unwrap();
     }
@@ -273,7 +287,8 @@ fn what_another_build_makes_otherwise_is_not_pushed() {
     }
     std::fs::write(tool.join("Cargo.toml"), "[package]\nname = \"placed\"\nversion = \"1.0.0\"\n").unwrap();
     std::fs::write(tool.join("src/lib.rs"), "").unwrap();
-    let (path, to) = (format!("{}:/usr/bin:/bin", bin.display()), format!("{}/me/placed", registry.host()));
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let to = format!("{}/me/placed", registry.host());
     let push = || {
         let program = Toolcell::at(&folder.join("home"), ["push", "placed", &to, "--json"]).dir(&folder);
         program.env("PATH", &path).env("TOOLCELL_GUEST_TOOLCHAIN", "installed").run()

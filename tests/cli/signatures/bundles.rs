@@ -52,11 +52,11 @@ const TOKEN: &str = "/verificationMaterial/timestampVerificationData/rfc3161Time
 fn an_entry_of_rekor_v2_needs_a_timestamp_of_its_signature() {
     let place = Place::new();
     place.trust(&identity(IDENTITY, ISSUER));
-    let (sigstore, artifact) = (&place.sigstore, &place.artifact);
+    let sigstore = &place.sigstore;
+    let artifact = &place.artifact;
     let wanted = Wanted { is_rekor_v2: true, is_timestamped: true, ..Wanted::default() };
-    let make = |is_statement: bool, artifact: &[u8], wanted: &Wanted| match is_statement {
-        true => sigstore.statement(artifact, wanted),
-        false => sigstore.message(artifact, wanted),
+    let make = |is_statement: bool, artifact: &[u8], wanted: &Wanted| {
+        if is_statement { sigstore.statement(artifact, wanted) } else { sigstore.message(artifact, wanted) }
     };
     for is_statement in [false, true] {
         let bundle = make(is_statement, artifact, &wanted);

@@ -24,7 +24,9 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let (home, sigstore, artifact) = (Home::new(), Sigstore::new(), wat("echo"));
+        let home = Home::new();
+        let sigstore = Sigstore::new();
+        let artifact = wat("echo");
         home.keep("jq.wasm", &artifact);
         home.keep("root.json", sigstore.root().to_string().as_bytes());
         let place = Self { home, sigstore, artifact };
@@ -184,7 +186,8 @@ const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
 /// Bundles without a valid proof that a log has their signature, and words of the refusal of each.
 fn unlogged(sigstore: &Sigstore, artifact: &[u8]) -> Vec<(Value, &'static str)> {
     let wanted = Wanted::default();
-    let (message, statement) = (sigstore.message(artifact, &wanted), sigstore.statement(artifact, &wanted));
+    let message = sigstore.message(artifact, &wanted);
+    let statement = sigstore.statement(artifact, &wanted);
     let none = BASE64.encode(&[7; 32]);
     vec![
         (Sigstore::new().message(artifact, &wanted), "no valid proof that a transparency log has it"),
@@ -281,7 +284,8 @@ fn a_server_cannot_bring_back_an_older_signed_version() {
         place.toolcell(&["sign", "release.wasm", "--key", &secret, "--force"]).run().exits(0);
         ["release.wasm", "release.wasm.minisig"].map(|name| std::fs::read(place.file(name)).unwrap())
     };
-    let (older, newer) = (signed("1.9.0"), signed("1.10.0"));
+    let older = signed("1.9.0");
+    let newer = signed("1.10.0");
     let (origin, lock) = serve_in_turn(&place, &pair, newer, older);
     assert!(lock.contains("1.10.0") && lock.contains(&origin), "{lock}");
 }
@@ -296,7 +300,8 @@ fn a_server_cannot_bring_back_what_was_signed_earlier_and_has_no_version() {
         let made = minisign::sign(None, &pair.sk, std::io::Cursor::new(&component), Some(&comment), None).unwrap();
         [component, made.to_string().into_bytes()]
     };
-    let (older, newer) = (signed(1_700_000_000), signed(1_800_000_000));
+    let older = signed(1_700_000_000);
+    let newer = signed(1_800_000_000);
     let (_, lock) = serve_in_turn(&place, &pair, newer, older);
     assert!(lock.contains("signed_at = 1800000000"), "{lock}");
 }
@@ -516,7 +521,8 @@ fn entry(reference: &str, key: &KeyPair) -> String {
 
 #[test]
 fn an_artifact_in_a_registry_is_signed_and_its_signature_is_for_no_other() {
-    let (place, registry) = (Place::new(), Registry::start());
+    let place = Place::new();
+    let registry = Registry::start();
     let key = KeyPair::generate().unwrap();
     place.home.keep("signing.key", key.serialize_pem().as_bytes());
     registry.put_component("me/jq", "1", &place.artifact);
@@ -553,7 +559,8 @@ fn an_artifact_in_a_registry_is_signed_and_its_signature_is_for_no_other() {
 
 #[test]
 fn a_push_can_sign() {
-    let (place, registry) = (Place::new(), Registry::start());
+    let place = Place::new();
+    let registry = Registry::start();
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     place.home.keep("signing.key", key.serialize_pem().as_bytes());
     place.home.keep("jq.wasm", &with_custom(&place.artifact, "licenses", b"MIT").unwrap());

@@ -31,7 +31,8 @@ struct Parts {
 fn parts() -> &'static Parts {
     static PARTS: OnceLock<Parts> = OnceLock::new();
     PARTS.get_or_init(|| {
-        let (runtime, host) = (runtime(), host());
+        let runtime = runtime();
+        let host = host();
         let component = wat::parse_str(include_str!("../../guests/wat/echo.wat")).expect("parse the tool");
         let tools = runtime.block_on(host.load(&component)).expect("load the tool").tools;
         Parts { runtime, host, tools }

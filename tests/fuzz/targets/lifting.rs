@@ -11,7 +11,8 @@ const FILLED_MAX: usize = 16 << 10;
 fn guest() -> &'static (tokio::runtime::Runtime, Arc<Host>) {
     static GUEST: OnceLock<(tokio::runtime::Runtime, Arc<Host>)> = OnceLock::new();
     GUEST.get_or_init(|| {
-        let (runtime, host) = (runtime(), host());
+        let runtime = runtime();
+        let host = host();
         let component = wat::parse_str(include_str!("lifting.wat")).expect("parse the guest");
         runtime.block_on(host.load(&component)).expect("load the guest");
         (runtime, host)

@@ -14,7 +14,8 @@ const MARKS: [&str; 2] = ["[secret FUZZ]", "[redacted]"];
 /// Whether `mark` contains `value`, or the reverse, or could form one with the text beside it: then a value that was
 /// left cannot be told apart.
 fn meets(mark: &str, value: &str) -> bool {
-    let (mark, value) = (mark.as_bytes(), value.as_bytes());
+    let mark = mark.as_bytes();
+    let value = value.as_bytes();
     let inside = |one: &[u8], other: &[u8]| one.windows(other.len().max(1)).any(|part| part == other);
     let beside = |one: &[u8], other: &[u8]| (1..=other.len()).any(|length| one.ends_with(&other[..length]));
     inside(mark, value) || inside(value, mark) || beside(mark, value) || beside(value, mark)

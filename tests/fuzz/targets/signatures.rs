@@ -26,11 +26,13 @@ pub(crate) fn run(data: &[u8]) {
     static VERIFIER: OnceLock<SignatureVerifier> = OnceLock::new();
     let reference = Reference::parse("ghcr.io/acme/jq:1", "/".as_ref()).expect("a reference");
     let bytes = b"what nobody signed";
-    let (reference, digest) = (&reference, Digest::of(bytes));
+    let reference = &reference;
+    let digest = Digest::of(bytes);
     let subject = Subject { reference, digest, bytes, is_unsigned_allowed: false, last_signer: None };
     let found = [Referrer { media_type: SIGSTORE_BUNDLE.to_owned(), found: "here".to_owned(), bytes: data.to_vec() }];
     let check = || VERIFIER.get_or_init(verifier).examine(&subject, &found).expect("one small signature");
-    let (one, two) = (check(), check());
+    let one = check();
+    let two = check();
     for (one, two) in one.iter().zip(&two) {
         let (Err(one), Err(two)) = (&one.outcome, &two.outcome) else { panic!("a signature that nobody made holds") };
         assert_eq!(one, two);

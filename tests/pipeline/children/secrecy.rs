@@ -44,7 +44,8 @@ async fn what_is_sensitive_of_a_call_is_in_no_record_of_the_calls_below_it() {
 
 #[tokio::test]
 async fn the_names_of_files_that_were_touched_are_redacted_like_any_text_of_the_tool() {
-    let (family, (_guard, folder)) = (Family::new().await, scratch());
+    let family = Family::new().await;
+    let (_guard, folder) = scratch();
     let file = folder.join("file");
     std::fs::write(&file, "content").unwrap();
     for (tool, shown) in [("call_reading", file.to_str().unwrap()), ("call_reading_secretly", "[redacted]")] {

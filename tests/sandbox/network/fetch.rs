@@ -39,7 +39,8 @@ async fn a_page_of_a_server_that_was_named_comes_as_markdown() {
 
 #[tokio::test]
 async fn only_the_server_of_its_argument_is_there_whatever_was_granted() {
-    let (server, other) = (Server::saying(PAGE), Server::hello());
+    let server = Server::saying(PAGE);
+    let other = Server::hello();
     let elsewhere = Server::start({
         let to = other.url("/");
         move |visit| {

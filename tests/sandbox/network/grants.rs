@@ -39,7 +39,8 @@ async fn nothing_is_sent_without_a_grant_nor_without_a_declaration() {
 
 #[tokio::test]
 async fn another_port_another_scheme_and_another_host_are_not_what_was_granted() {
-    let (named, other) = (Server::hello(), Server::hello());
+    let named = Server::hello();
+    let other = Server::hello();
     let asked = [
         json!({ "authority": other.authority() }),
         json!({ "authority": named.authority(), "scheme": "https" }),
@@ -142,7 +143,8 @@ async fn a_tool_never_reaches_the_host_that_runs_it() {
 
 #[tokio::test]
 async fn a_call_that_fails_after_a_denial_ends_with_the_verdict_of_the_sandbox() {
-    let (named, other) = (Server::hello(), Server::hello());
+    let named = Server::hello();
+    let other = Server::hello();
     let input = json!({ "requests": [{ "authority": other.authority() }], "fail": true });
     let called = Test::new("egress#ask").net(&named.url("")).call(input).await;
     called.failed("sandbox_violation", "network_denied").ended("failed", "failed");

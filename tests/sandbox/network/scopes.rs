@@ -16,7 +16,8 @@ async fn a_tool_reaches_what_it_declares_and_nothing_else_that_was_granted() {
 
 #[tokio::test]
 async fn a_scope_that_names_the_argument_reaches_the_origin_of_the_argument() {
-    let (named, other) = (Server::hello(), Server::hello());
+    let named = Server::hello();
+    let other = Server::hello();
     let test = || Test::new("egress#narrowed").net(&named.url("")).net(&other.url(""));
     let requests = json!([{ "authority": named.authority() }, { "authority": other.authority() }]);
     let called = test().call(json!({ "url": named.url("/a"), "requests": requests })).await;

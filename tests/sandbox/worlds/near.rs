@@ -274,7 +274,8 @@ async fn a_request_goes_where_it_may_and_its_response_comes_whole() {
 
 #[tokio::test]
 async fn a_request_that_may_not_be_sent_is_denied_and_the_verdict_is_the_hosts() {
-    let (server, other) = (Server::hello(), Server::hello());
+    let server = Server::hello();
+    let other = Server::hello();
     let look = || of("near_denied", "look").net(&server.url(""));
     look().call(steps(json!([]))).await.succeeded();
     of("near_denied", "look").call(steps(json!([]))).await.failed("permission_denied", "not_granted").never_ran();
@@ -343,9 +344,10 @@ async fn a_body_counts_as_memory_of_its_call() {
         });
         let look = of("near_memory", "look").net(&server.url("")).limit(|limits| limits.memory_bytes = 16 << 20);
         let told = answer(look, json!({ "do": "request", "url": server.url("/") })).await;
-        match fits {
-            true => assert_eq!(told["bytes"], mib * MIB, "{told}"),
-            false => assert_eq!(told["code"], "body_too_large", "{told}"),
+        if fits {
+            assert_eq!(told["bytes"], mib * MIB, "{told}")
+        } else {
+            assert_eq!(told["code"], "body_too_large", "{told}")
         }
     }
 }
@@ -360,7 +362,8 @@ async fn the_time_of_a_request_is_the_tools_own_where_it_is_shorter() {
     let told = answer(look, json!({ "do": "request", "url": silent.url("/"), "timeout_ms": 100 })).await;
     assert_eq!((&told["kind"], &told["code"], &told["sent"]), (&json!("client"), &json!("timeout"), &json!(true)));
     let gone = Server::hello();
-    let (url, net) = (gone.url("/"), gone.url(""));
+    let url = gone.url("/");
+    let net = gone.url("");
     drop(gone);
     // The listener ends with the next connection at the latest.
     std::thread::sleep(Duration::from_millis(200));

@@ -86,7 +86,8 @@ fn a_request_says_once_how_long_its_body_is() {
     let chunked = "Transfer-Encoding: chunked";
     let send = |framing: &str| {
         let mut stream = web.connect();
-        let (size, probe) = (body.len(), format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address));
+        let size = body.len();
+        let probe = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", web.address);
         // Sent after another request on the same connection.
         let text = format!(
             "{probe}POST /mcp HTTP/1.1\r\n{head}Connection: close\r\n{framing}\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"

@@ -162,7 +162,8 @@ fn large_arguments_do_not_take_more_memory_than_there_is() {
     let head: String = web.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
     let call = format!("POST /v1/calls HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}");
-    let (call, address) = (call.as_str(), web.address);
+    let call = call.as_str();
+    let address = web.address;
     let send = || {
         let mut stream = TcpStream::connect(address).unwrap();
         let _ = stream.write_all(call.as_bytes());
@@ -197,14 +198,13 @@ fn a_server_that_clients_could_get_killed_does_not_start() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_gets_no_threads_says_so() {
-    let mut command = match rustix::process::geteuid().is_root() {
+    let mut command = if rustix::process::geteuid().is_root() {
         // The limit does not hold for this user.
-        true => {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--clear-groups", "prlimit"]);
-            command
-        }
-        false => Command::new("prlimit"),
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", "prlimit"]);
+        command
+    } else {
+        Command::new("prlimit")
     };
     command.arg("--nproc=1").arg(env!("CARGO_BIN_EXE_toolcell")).args(Web::arguments(&["probe#echo"], [""; 0]));
     let refused = Toolcell::exactly(command).run().exits(2);

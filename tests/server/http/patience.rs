@@ -34,7 +34,8 @@ fn ask(web: &Web, stream: &mut TcpStream) {
 
 #[track_caller]
 fn is_answered(stream: &mut TcpStream) {
-    let (mut seen, mut byte) = (Vec::new(), [0]);
+    let mut seen = Vec::new();
+    let mut byte = [0];
     while !seen.ends_with(b"\r\n\r\nok") {
         stream.read_exact(&mut byte).unwrap();
         seen.push(byte[0]);
@@ -46,7 +47,8 @@ fn is_answered(stream: &mut TcpStream) {
 fn dripped(mut stream: TcpStream, drip: &str) -> String {
     let began = Instant::now();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let (mut seen, mut buffer) = (Vec::new(), [0; 1024]);
+    let mut seen = Vec::new();
+    let mut buffer = [0; 1024];
     for byte in drip.bytes().cycle() {
         assert!(began.elapsed() < PATIENCE, "the server goes on waiting");
         // The server may have closed its side; its answer is readable even so.
@@ -71,7 +73,8 @@ fn ping(web: &Web, stream: &mut TcpStream) {
 /// Checks that the server answers, with an error, because there is no session.
 #[track_caller]
 fn is_told(stream: &mut TcpStream) {
-    let (mut seen, mut byte) = (Vec::new(), [0]);
+    let mut seen = Vec::new();
+    let mut byte = [0];
     while !seen.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte).unwrap();
         seen.push(byte[0]);
@@ -175,7 +178,9 @@ fn a_session_that_nobody_uses_goes_away() {
 #[test]
 fn a_session_that_waits_or_listens_is_in_use() {
     let web = web(|limits| (limits.sessions, limits.session_idle) = (3, SOON));
-    let (waits, listens, unused) = (web.session(json!({})), web.session(json!({})), web.session(json!({})));
+    let waits = web.session(json!({}));
+    let listens = web.session(json!({}));
+    let unused = web.session(json!({}));
     let stream = web.send("GET /mcp", &web.changed(&web.in_session(&listens)), "");
     assert_eq!(stream.status, 200, "{}", stream.head);
     // Silent for several times the idle limit of a session.

@@ -69,7 +69,8 @@ fn a_session_is_its_principals_alone_and_gone_when_it_was_ended() {
 #[test]
 fn sessions_with_equal_ids_get_their_own_answers_and_cancel_their_own_calls() {
     let web = Web::of(&["probe#hold", "probe#echo"]);
-    let (one, other) = (web.session(json!({})), web.session(json!({})));
+    let one = web.session(json!({}));
+    let other = web.session(json!({}));
     let hold = frame(json!(7), "tools/call", json!({ "name": "hold", "arguments": { "ms": 600 } }));
     let mut held = web.send("POST /mcp", &web.changed(&web.in_session(&one)), &hold);
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });

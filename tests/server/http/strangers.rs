@@ -130,7 +130,8 @@ fn a_header_that_differs_from_the_body_is_refused() {
 #[test]
 fn tokens_of_a_file_name_their_principals_and_a_file_that_others_read_is_refused() {
     let (_guard, path) = scratch();
-    let (tokens, file) = (path.join("tokens"), path.join("records"));
+    let tokens = path.join("tokens");
+    let file = path.join("records");
     std::fs::write(&tokens, "anna 0123456789abcdef0\nbert fedcba98765432100\n").unwrap();
     let options = [format!("--token-file={}", tokens.display()), format!("--record={}", file.display())];
     let refused = crate::support::Toolcell::new(Web::arguments(&["probe#invocation"], &options)).run();

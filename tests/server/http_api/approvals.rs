@@ -38,7 +38,8 @@ fn an_approver_answers_about_the_calls_of_this_server_and_makes_none() {
     let place = Place::new();
     let web = of_approver(&place);
     let call = |line: &str| web.begin_call(&json!({ "tool": "append_approved", "input": place.line(line) }));
-    let (yes, no) = (call("yes"), call("no"));
+    let yes = call("yes");
+    let no = call("no");
     let began = Instant::now();
     let questions = loop {
         let listed = as_cara(&web, "GET /v1/approvals", "").value();
@@ -181,8 +182,10 @@ fn a_call_that_its_request_left_goes_on_in_a_later_process_once_it_is_approved()
 #[test]
 fn a_token_is_for_a_caller_or_for_an_approver() {
     let (_guard, path) = scratch();
-    let (tokens, both) = (format!("anna {ANNA}\n"), format!("cara {ANNA}\n"));
-    let (tokens, both) = (token_file(&path, "tokens", &tokens), token_file(&path, "both", &both));
+    let tokens = format!("anna {ANNA}\n");
+    let both = format!("cara {ANNA}\n");
+    let tokens = token_file(&path, "tokens", &tokens);
+    let both = token_file(&path, "both", &both);
     let more = [format!("--token-file={tokens}"), format!("--approver-token-file={both}")];
     let ran = Toolcell::new(Web::arguments(&["probe#echo"], more)).run().exits(2);
     assert!(ran.stderr.contains("cannot approve its own calls"), "{}", ran.stderr);

@@ -38,7 +38,9 @@ fn send(web: &Web, dialect: &str, body: &Value) -> Reply {
 
 #[test]
 fn a_secret_or_token_of_a_request_goes_to_the_granted_origin_alone() {
-    let (place, mirror, other) = (Place::new(), Mirror::reflecting(), Mirror::reflecting());
+    let place = Place::new();
+    let mirror = Mirror::reflecting();
+    let other = Mirror::reflecting();
     let mut options = grants(&mirror);
     options.push(format!("--allow-net={}", other.origin()));
     let web = serving_tools(&place, &["courier#authorized", "courier#bearer"], &options);
@@ -77,7 +79,8 @@ fn a_secret_or_token_of_a_request_goes_to_the_granted_origin_alone() {
 
 #[test]
 fn a_secret_that_the_operator_did_not_grant_or_the_tool_does_not_declare_goes_nowhere() {
-    let (place, mirror) = (Place::new(), Mirror::reflecting());
+    let place = Place::new();
+    let mirror = Mirror::reflecting();
     let ask = |web: &Web, context: Value| {
         let mut body = request(web, TOOL, "one", &json!({ "url": mirror.origin() }));
         body["context"] = context;
@@ -99,7 +102,8 @@ fn a_secret_that_the_operator_did_not_grant_or_the_tool_does_not_declare_goes_no
 
 #[test]
 fn an_engine_gets_the_definition_of_a_tool_whose_secret_it_brings() {
-    let (place, mirror) = (Place::new(), Mirror::reflecting());
+    let place = Place::new();
+    let mirror = Mirror::reflecting();
     let secret = token_file(&place.home, "engine", &format!("{SECRET}\n"));
     let mut options = grants(&mirror);
     options.push(format!("--arcade-secret-file={secret}"));
@@ -122,7 +126,8 @@ fn an_engine_gets_the_definition_of_a_tool_whose_secret_it_brings() {
 
 #[test]
 fn a_call_whose_process_ended_does_not_go_on_without_the_secrets_of_its_request() {
-    let (place, mirror) = (Place::new(), Mirror::reflecting());
+    let place = Place::new();
+    let mirror = Mirror::reflecting();
     std::fs::write(place.home.join("toolcell.toml"), "[[rule]]\nbehavior = \"ask\"\ntool = \"courier.*\"\n").unwrap();
     let web = serving_tools(&place, &["courier#bearer"], &grants(&mirror));
     let mut body = request(&web, PLAIN, "one", &json!({ "url": mirror.origin() }));

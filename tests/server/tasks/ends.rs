@@ -164,7 +164,8 @@ fn what_is_approved_while_the_server_stops_is_not_lost() {
         });
         let runs = place.lines().iter().filter(|ran| *ran == line).count();
         let record = record(&place, invocation(task));
-        let (status, error) = (&record["invocation"]["status"], &record["result"]["error"]);
+        let status = &record["invocation"]["status"];
+        let error = &record["result"]["error"];
         let steps = record["invocation"]["status_transitions"].as_array().unwrap();
         assert_eq!(steps.iter().filter(|step| step["to"] == "approved").count(), 1, "{record:#}");
         match ended["status"].as_str().unwrap() {
@@ -193,7 +194,8 @@ fn what_is_approved_while_the_server_stops_is_not_lost() {
 #[test]
 fn a_task_that_waits_in_another_process_is_canceled_once() {
     let place = Place::new();
-    let (mut holder, mut other) = (place.new_client(tasks_and_forms()), place.new_client(tasks_and_forms()));
+    let mut holder = place.new_client(tasks_and_forms());
+    let mut other = place.new_client(tasks_and_forms());
     let task = begin(&mut holder, "append_approved", place.line("never"));
     for _ in 0..2 {
         cancel(&mut other, &task);
@@ -214,7 +216,8 @@ fn a_task_that_waits_in_another_process_is_canceled_once() {
 #[test]
 fn a_task_that_runs_in_another_process_is_not_canceled_and_the_client_is_told() {
     let place = Place::new();
-    let (mut holder, mut other) = (place.new_client(tasks()), place.new_client(tasks()));
+    let mut holder = place.new_client(tasks());
+    let mut other = place.new_client(tasks());
     let task = begin(&mut holder, "hold", json!({ "ms": 600_000 }));
     until(&mut other, &task, "working");
     let refused = other.request("tasks/cancel", json!({ "taskId": task["taskId"] }));

@@ -289,7 +289,8 @@ fn a_canceled_task_stops_and_one_that_waits_never_runs() {
 fn a_task_is_its_principals_alone() {
     let place = Place::new();
     let tokens = place.home.join("tokens");
-    let (anna, bert) = ("0123456789abcdef0", "fedcba98765432100");
+    let anna = "0123456789abcdef0";
+    let bert = "fedcba98765432100";
     std::fs::write(&tokens, format!("anna {anna}\nbert {bert}\n")).unwrap();
     std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let mut arguments = place.arguments(&["serve", "--listen=127.0.0.1:0"], &TOOLS);
@@ -333,10 +334,11 @@ fn a_task_is_its_principals_alone() {
 
 /// Ends the server of a client, with a word or without.
 fn end(client: Client, killed: bool) {
-    match killed {
+    if killed {
         // SIGKILL.
-        true => drop(client),
-        false => drop(client.close()),
+        drop(client)
+    } else {
+        drop(client.close())
     }
 }
 

@@ -72,13 +72,12 @@ impl Place {
         let mut folders = vec![self.home.join("journal"), self.home.join("scratch"), self.home.join("payloads")];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap()) {
-                match entry.file_type().unwrap().is_dir() {
-                    true => folders.push(entry.path()),
-                    false => {
-                        let bytes = std::fs::read(entry.path()).unwrap();
-                        if bytes.windows(text.len()).any(|part| part == text.as_bytes()) {
-                            return true;
-                        }
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path())
+                } else {
+                    let bytes = std::fs::read(entry.path()).unwrap();
+                    if bytes.windows(text.len()).any(|part| part == text.as_bytes()) {
+                        return true;
                     }
                 }
             }
@@ -384,7 +383,8 @@ fn of_two_processes_one_goes_on_with_a_suspended_call() {
     until(&mut other, &task, "input_required");
     until(&mut third, &task, "input_required");
     let params = |who: &str| json!({ "taskId": task["taskId"], "inputResponses": { "a": name(who) } });
-    let (one, two) = (other.begin("tasks/update", params("Ada")), third.begin("tasks/update", params("Bob")));
+    let one = other.begin("tasks/update", params("Ada"));
+    let two = third.begin("tasks/update", params("Bob"));
     other.answer(&one);
     third.answer(&two);
     let done = until(&mut other, &task, "completed");

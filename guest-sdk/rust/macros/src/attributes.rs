@@ -146,10 +146,7 @@ impl Arguments {
     }
 
     fn claim(&mut self, key: &Ident, input: ParseStream<'_>) -> Result<()> {
-        let claim = match input.peek(Token![=]) {
-            true => value(input)?,
-            false => LitBool::new(true, Span::call_site()),
-        };
+        let claim = if input.peek(Token![=]) { value(input)? } else { LitBool::new(true, Span::call_site()) };
         self.fields.push(quote!(#key: ::core::option::Option::Some(#claim)));
         Ok(())
     }

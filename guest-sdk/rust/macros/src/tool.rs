@@ -162,13 +162,15 @@ fn check(name: &str, input: &TokenStream, path: Option<&Path>) -> TokenStream {
 /// the others pass the question on. This is decided before types are known, because an export exists or not whatever
 /// runs.
 fn exports_validation(name: &Ident, exports: bool) -> TokenStream {
-    let (public, private) = (marker(name), format_ident!("__toolcell_ask_{}", bare(name)));
-    let rules = match exports {
-        true => quote!(($others:tt { $($export:tt)* }) => { $($export)* };),
-        false => quote! {
+    let public = marker(name);
+    let private = format_ident!("__toolcell_ask_{}", bare(name));
+    let rules = if exports {
+        quote!(($others:tt { $($export:tt)* }) => { $($export)* };)
+    } else {
+        quote! {
             ([($($next:tt)*) $($others:tt)*] $export:tt) => { $($next)*! { [$($others)*] $export } };
             ([] $export:tt) => {};
-        },
+        }
     };
     quote! {
         #[doc(hidden)]

@@ -38,7 +38,8 @@ fn measure(runtime: &Runtime, host: &Arc<Host>, subject: &Subject) -> anyhow::Re
     for call in (0..).take(repeated(CALLS)) {
         let request = subject.request();
         let cancellation = request.cancellation.clone();
-        let (serving, (answer, record)) = (Arc::clone(host), mpsc::channel());
+        let serving = Arc::clone(host);
+        let (answer, record) = mpsc::channel();
         runtime.spawn(async move { answer.send(serving.call(request).await) });
         std::thread::sleep(HEAD_START + Duration::from_micros(call * 37 % 1_000));
         let start = Instant::now();

@@ -55,7 +55,8 @@ fn revive(subject: &Subject, how: &str, change: fn(&mut HostBuilder)) -> anyhow:
 }
 
 fn compile(subject: &Subject) -> anyhow::Result<()> {
-    let (mut bare, mut loaded) = (Samples::default(), Samples::default());
+    let mut bare = Samples::default();
+    let mut loaded = Samples::default();
     for _ in 0..repeated(COMPILATIONS) {
         let start = Instant::now();
         Bare::compile(Settings::metered(None), &subject.component)?;

@@ -28,7 +28,8 @@ fn row(subject: &Subject) -> anyhow::Result<()> {
         subjects::load(&host, &subject.component).await
     })?;
     let compiling = compiling.elapsed();
-    let (mut first, mut memory) = (Samples::default(), 0);
+    let mut first = Samples::default();
+    let mut memory = 0;
     // The first load compiles, and the second one finds the code in the cache.
     for _ in 0..2 {
         first = Samples::default();
@@ -43,7 +44,8 @@ fn row(subject: &Subject) -> anyhow::Result<()> {
         first.since(start);
     }
     let (floor, pipeline) = warm::measured(subject, Keep::None)?;
-    let (floor, pipeline) = (floor.median_us(), pipeline.median_us());
+    let floor = floor.median_us();
+    let pipeline = pipeline.median_us();
     println!(
         "{:<14}{:>8}{:>12.0}{:>10.1}{floor:>10.1}{pipeline:>10.1}{:>8.2}{:>12}",
         subject.name,

@@ -48,7 +48,8 @@ fn component(text: &str, n: usize) -> anyhow::Result<Vec<u8>> {
 /// Writes the components, unless an earlier run did, and loads each once.
 fn components(count: usize) -> anyhow::Result<(PathBuf, PathBuf)> {
     let kept = subjects::kept().join(format!("many-{count}"));
-    let (home, folder) = (kept.join("home"), kept.join("tools"));
+    let home = kept.join("home");
+    let folder = kept.join("tools");
     if !folder.exists() {
         let text = subjects::wat_text("echo")?;
         std::fs::create_dir_all(&folder)?;

@@ -76,7 +76,8 @@ fn rate(threads: usize, work: impl Fn() -> anyhow::Result<u32> + Sync) -> anyhow
 
 fn bare_calls(bare: &Bare, subject: &Subject) -> anyhow::Result<u32> {
     crate::runtime()?.block_on(async {
-        let (start, mut calls) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut calls = 0;
         while start.elapsed() < round() {
             bare.answer(subject.tool, subject.input).await?;
             calls += 1;
@@ -87,7 +88,8 @@ fn bare_calls(bare: &Bare, subject: &Subject) -> anyhow::Result<u32> {
 
 fn host_calls(host: &Host, subject: &Subject) -> anyhow::Result<u32> {
     crate::runtime()?.block_on(async {
-        let (start, mut calls) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut calls = 0;
         while start.elapsed() < round() {
             subjects::succeeded(host.call(subject.request()).await)?;
             calls += 1;

@@ -54,7 +54,8 @@ fn compare(subject: &Subject, keep: Keep) -> anyhow::Result<Compared> {
 
 /// Bare calls, and calls through the pipeline.
 pub(crate) fn measured(subject: &Subject, keep: Keep) -> anyhow::Result<(Samples, Samples)> {
-    let (mut floor, mut pipeline) = (Samples::default(), Samples::default());
+    let mut floor = Samples::default();
+    let mut pipeline = Samples::default();
     let bare = Bare::compile(Settings::metered(Some(POOL)), &subject.component)?;
     let host = subjects::host(|settings| {
         settings.calls_at_once = POOL;

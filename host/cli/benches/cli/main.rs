@@ -79,7 +79,8 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
     let component = build(&subject.folder)?;
     let code = precompile(subject, &component)?;
     let home = kept().join("home");
-    let (installed, program) = (install(Path::new(TOOLCELL))?, install(&std::env::current_exe()?)?);
+    let installed = install(Path::new(TOOLCELL))?;
+    let program = install(&std::env::current_exe()?)?;
     let toolcell = || {
         let mut command = Command::new(&installed);
         command.env("TOOLCELL_HOME", &home).arg("call").arg(&component).args([subject.input, "--json"]);
@@ -92,12 +93,14 @@ fn compare(subject: &Subject) -> anyhow::Result<f64> {
     };
     // The first call fills the cache.
     time(toolcell())?;
-    let (mut call, mut floor) = (Samples::new(), Samples::new());
+    let mut call = Samples::new();
+    let mut floor = Samples::new();
     for _ in 0..repeated(RUNS) {
         floor.push(time(bare())?);
         call.push(time(toolcell())?);
     }
-    let (floor_ms, call_ms) = (floor.median_ms(), call.median_ms());
+    let floor_ms = floor.median_ms();
+    let call_ms = call.median_ms();
     println!(
         "{:<12}{floor_ms:>8.2}{:>8.2}{call_ms:>10.2}{:>8.2}{:>8.2}{:>8.2}",
         subject.name,

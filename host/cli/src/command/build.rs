@@ -82,22 +82,21 @@ impl Build {
         refusal.iter().for_each(show::detail);
         let error = refusal.as_ref().map(Refusal::to_error);
         let exit = refusal.as_ref().map_or(Exit::Succeeded, exit::of_refusal);
-        let line = match self.json {
-            true => json!({
+        let line = if self.json {
+            json!({
                 "name": built.name, "wasm": built.wasm, "fresh": built.fresh, "sources": built.sources, "notes": notes,
                 "error": error,
             })
-            .to_string(),
+            .to_string()
+        } else {
             // A script takes the path as it is.
-            false => {
-                notes.iter().for_each(|note| show::say(&format!("note: {note}")));
-                if let Some(error) = &error {
-                    // Nothing on standard output, which a script takes for a component that can be called.
-                    show::say(&format!("error: {} [{}]", error.message, error.error_code));
-                    return Ok(Some(exit));
-                }
-                show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
+            notes.iter().for_each(|note| show::say(&format!("note: {note}")));
+            if let Some(error) = &error {
+                // Nothing on standard output, which a script takes for a component that can be called.
+                show::say(&format!("error: {} [{}]", error.message, error.error_code));
+                return Ok(Some(exit));
             }
+            show::printable(&built.wasm.display().to_string(), std::io::stdout().is_terminal())
         };
         // The escapes of JSON mean the same to a script.
         let line = if self.json { show::json_for_terminals(&line) } else { line.as_str().into() };

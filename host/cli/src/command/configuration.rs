@@ -52,15 +52,18 @@ pub(super) fn of_files(home: &Home, policy: &PolicyOptions) -> anyhow::Result<Ve
 
 /// The memory of all calls of a server, and how many calls run at once with it.
 fn memory(settings: &Settings) -> Check {
-    let (each, said) = (settings.limits.host_bytes(), settings.layers.memory_total());
+    let each = settings.limits.host_bytes();
+    let said = settings.layers.memory_total();
     let total = said.unwrap_or_else(memory_share_bytes);
     let whose = if said.is_some() { "as [limits] memory_total says" } else { "half of what this machine has" };
-    let (total_mib, each_mib) = (total >> 20, each >> 20);
+    let total_mib = total >> 20;
+    let each_mib = each >> 20;
     if said.is_some() && total < each {
         let detail = format!("{total_mib} MiB for all calls of a server, {whose}: one call may take {each_mib} MiB");
         return Check::missing("memory", detail, "raise memory_total in [limits], or lower memory".to_owned());
     }
-    let (memory, beside) = (memory_bytes(), beside_calls_bytes(memory_bytes()));
+    let memory = memory_bytes();
+    let beside = beside_calls_bytes(memory_bytes());
     let needed = said.unwrap_or(each).saturating_add(beside);
     if needed > memory {
         let detail = format!(

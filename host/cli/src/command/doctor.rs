@@ -126,7 +126,8 @@ fn cache(home: &Home) -> Check {
     match configured_compilation(home) {
         Ok(settings) => {
             let max = settings.cache_bytes_max;
-            let (now, dir) = (mib(cached_bytes(&home.components())), home.components());
+            let now = mib(cached_bytes(&home.components()));
+            let dir = home.components();
             let detail = format!("{now} MiB of at most {} MiB of compiled code in {}", mib(max), dir.display());
             Check::ready("cache", detail)
         }
@@ -147,7 +148,8 @@ fn journal(home: &Home) -> Check {
                 let fix = format!("make {} writable, or free some space there", home.calls().display());
                 return Check::missing("journal", format!("{error}; so no call runs"), fix);
             }
-            let (max, days) = (settings.bytes_max.div_ceil(1 << 20), settings.age_max.as_secs() / (24 * 60 * 60));
+            let max = settings.bytes_max.div_ceil(1 << 20);
+            let days = settings.age_max.as_secs() / (24 * 60 * 60);
             Check::ready(
                 "journal",
                 format!("{kept}, in at most {max} MiB for {days} days, in {}", home.calls().display()),
@@ -210,9 +212,10 @@ fn seccomp() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
     let filtered = matches!(mode, Some("1" | "2"));
-    let detail = match filtered {
-        true => "the system calls of this process are filtered",
-        false => "no filter of system calls around toolcell; fine on a desktop, and a second barrier on a server",
+    let detail = if filtered {
+        "the system calls of this process are filtered"
+    } else {
+        "no filter of system calls around toolcell; fine on a desktop, and a second barrier on a server"
     };
     // Container runtimes set one by themselves, so only a service outside of a container has something to do.
     let fix = (!filtered)

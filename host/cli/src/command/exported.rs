@@ -103,8 +103,8 @@ impl Exported {
         let listed = self.surface().tools().enumerate().filter(|(_, (_, standing))| self.lists(standing.state));
         let names = listed.filter_map(|(at, _)| self.names.name(at)).take(NAMES_MAX);
         let message = match names.collect::<Vec<_>>().as_slice() {
-            [] => format!("there is no tool `{name}` here; none is offered"),
-            names => format!("there is no tool `{name}` here; there are: {}", names.join(", ")),
+            [] => format!("no tool named `{name}`; no tools are available"),
+            names => format!("no tool named `{name}`; available: {}", names.join(", ")),
         };
         Refusal::new(ErrorClass::UnknownTool, "unknown_tool", message)
     }
@@ -112,7 +112,9 @@ impl Exported {
     /// The descriptions of the tools that a model can select, and the number of those that are deferred where the API has no
     /// search.
     pub(super) fn described(&self) -> (Vec<Value>, usize) {
-        let (mut described, mut at, mut left_out) = (Vec::new(), 0, 0);
+        let mut described = Vec::new();
+        let mut at = 0;
+        let mut left_out = 0;
         self.offers.describe(|listed, standing| {
             let name = self.names.name(at).unwrap_or_default();
             at += 1;

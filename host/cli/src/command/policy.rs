@@ -279,10 +279,13 @@ fn world(capability: &Capability) -> Vec<String> {
     let secrets = capability.secrets.iter();
     lines.extend(secrets.map(|used| format!("  requests to {} carry the secret: {}", used.origin, used.name)));
     let calls = capability.tools.covered();
-    lines.extend(calls.map(|(declared, grant)| match declared.contains('*') {
-        // The whole pattern would claim more than the grant gives.
-        true => format!("  may call the tools: {declared}, as far as {} covers them", grant.rule),
-        false => format!("  may call the tool: {declared}, by {}", grant.rule),
+    lines.extend(calls.map(|(declared, grant)| {
+        if declared.contains('*') {
+            // The whole pattern would claim more than the grant gives.
+            format!("  may call the tools: {declared}, as far as {} covers them", grant.rule)
+        } else {
+            format!("  may call the tool: {declared}, by {}", grant.rule)
+        }
     }));
     if let Some(scratch) = &capability.scratch {
         lines.push(format!("  may keep drafts, until the call ends, in: {scratch}"));

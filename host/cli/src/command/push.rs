@@ -148,12 +148,11 @@ impl Push {
             attached.signature = Some(Attachment { media_type: made.media_type.to_owned(), bytes: made.bytes });
             report.signer = Some(key.signer().clone());
         }
-        let pushed = match self.dry_run {
-            true => Registries::foretold(&artifact),
-            false => {
-                let registries = Registries::new(settings)?;
-                Runtime::on_this_thread()?.block_on(send(&registries, &to, &artifact, &attached, report))?
-            }
+        let pushed = if self.dry_run {
+            Registries::foretold(&artifact)
+        } else {
+            let registries = Registries::new(settings)?;
+            Runtime::on_this_thread()?.block_on(send(&registries, &to, &artifact, &attached, report))?
         };
         report.digest = Some(pushed.digest);
         Ok(())

@@ -44,7 +44,8 @@ pub(super) fn again(folder: &Path, home: &Home, built: &[u8]) -> anyhow::Result<
     let place = tempfile::tempdir().context("cannot create a folder for the second build")?;
     let place_path = place.path().canonicalize().context("cannot find the folder of the second build")?;
     let copy = place_path.join("copy").join(folder.file_name().unwrap_or("tool".as_ref()));
-    let (mut files, mut bytes) = (0, 0);
+    let mut files = 0;
+    let mut bytes = 0;
     copy_folder(&folder, &copy, true, &mut files, &mut bytes)?;
     let mut settings =
         BuildSettings::new(Search::new(Preference::from_env()?, home.cache()), place_path.join("builds"));
@@ -70,8 +71,10 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut usize, bytes: &mut
     let has_output = top || from.join("Cargo.toml").is_file();
     for entry in fs::read_dir(from).with_context(unreadable)? {
         let entry = entry.with_context(unreadable)?;
-        let (name, kind) = (entry.file_name(), entry.file_type().with_context(unreadable)?);
-        let (source, copy) = (entry.path(), to.join(&name));
+        let name = entry.file_name();
+        let kind = entry.file_type().with_context(unreadable)?;
+        let source = entry.path();
+        let copy = to.join(&name);
         if kind.is_dir() {
             let is_made = MADE.iter().any(|made| name == *made) || (has_output && name == OUTPUT);
             if !is_made {

@@ -60,9 +60,10 @@ impl Search {
             Err(stop) => {
                 let refusal = stop.refusal()?;
                 let error = refusal.to_error();
-                match self.json {
-                    true => show::json(&json!({ "error": error }))?,
-                    false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
+                if self.json {
+                    show::json(&json!({ "error": error }))?
+                } else {
+                    show::say(&format!("error: {} [{}]", error.message, error.error_code))
                 }
                 show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
@@ -78,9 +79,12 @@ impl Search {
         let compilation = configured_compilation(&home).map_err(|error| BadRequest(format!("{error:#}")))?;
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let (named, settings) = self.named(&home)?;
-        let (mut tools, mut typed, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
+        let mut tools = Vec::new();
+        let mut typed = HashMap::new();
+        let mut known = HashSet::new();
         let runtime = Runtime::on_this_thread()?;
-        let (mut unavailable, mut failed) = (Vec::new(), Vec::new());
+        let mut unavailable = Vec::new();
+        let mut failed = Vec::new();
         for (named, loaded) in runtime.block_on(load(&host, &home, &named)) {
             let chosen = loaded.and_then(|loaded| named.target.tools(&loaded)).unwrap_or_else(|refusal| {
                 unavailable.push(UnavailableProvider::new(named.typed.clone(), &refusal));

@@ -43,10 +43,7 @@ pub(super) fn component(path: &Path) -> Result<Vec<u8>, Stop> {
         return Err(BadRequest(format!("{} is not a regular file; name the .wasm", path.display())).into());
     }
     open.take(component_bytes_max() + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    match bytes.len() as u64 > component_bytes_max() {
-        true => Err(too_large(component_bytes_max()).into()),
-        false => Ok(bytes),
-    }
+    if bytes.len() as u64 > component_bytes_max() { Err(too_large(component_bytes_max()).into()) } else { Ok(bytes) }
 }
 
 /// Reads the file of a key or of a password.
@@ -54,8 +51,9 @@ pub(super) fn small_text(file: &Path) -> Result<String, BadRequest> {
     let unreadable = |error: std::io::Error| BadRequest(format!("cannot read {}: {error}", file.display()));
     let mut text = String::new();
     let read = File::open(file).and_then(|open| open.take(KEY_BYTES_MAX + 1).read_to_string(&mut text));
-    match read.map_err(unreadable)? as u64 > KEY_BYTES_MAX {
-        true => Err(BadRequest(format!("{} is larger than {KEY_BYTES_MAX} bytes", file.display()))),
-        false => Ok(text),
+    if read.map_err(unreadable)? as u64 > KEY_BYTES_MAX {
+        Err(BadRequest(format!("{} is larger than {KEY_BYTES_MAX} bytes", file.display())))
+    } else {
+        Ok(text)
     }
 }

@@ -48,11 +48,10 @@ impl ShowSurface {
             Err(stop) => {
                 let refusal = stop.refusal()?;
                 let error = refusal.to_error();
-                match self.json {
-                    true => show::json(&json!({ "error": error }))?,
-                    false => {
-                        show::say(&show::printable(&format!("error: {} [{}]", error.message, error.error_code), true))
-                    }
+                if self.json {
+                    show::json(&json!({ "error": error }))?
+                } else {
+                    show::say(&show::printable(&format!("error: {} [{}]", error.message, error.error_code), true))
                 }
                 show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
@@ -103,7 +102,8 @@ fn for_people(surface: &ToolSurface) -> std::io::Result<()> {
 }
 
 fn why(tool: &WithheldTool) -> String {
-    let (id, reason) = (&tool.tool_id, tool.reason.as_str());
+    let id = &tool.tool_id;
+    let reason = tool.reason.as_str();
     match tool.policy_refs.as_slice() {
         [] if tool.lifecycle == Lifecycle::Available => format!("{id}: {reason}"),
         [] => format!("{id}: {reason} (its lifecycle is {})", format!("{:?}", tool.lifecycle).to_lowercase()),

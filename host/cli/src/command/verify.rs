@@ -106,7 +106,8 @@ impl Verify {
             artifact.signatures = vec![beside::read(file)?];
         }
         let Artifact { digest, bytes, signatures } = artifact;
-        let (is_unsigned_allowed, last_signer) = (false, None);
+        let is_unsigned_allowed = false;
+        let last_signer = None;
         let subject = Subject { reference: &reference, digest, bytes: &bytes, is_unsigned_allowed, last_signer };
         report.digest = Some(digest);
         report.reference = Some(reference.clone());
@@ -145,9 +146,10 @@ impl Verify {
 
 fn public_key(file: &Path) -> anyhow::Result<TrustedSigner> {
     let text = signed::small_text(file)?;
-    let read = match text.trim_start().starts_with("-----") {
-        true => ManagedKey::parse(&text).map(TrustedSigner::Key),
-        false => MinisignKey::parse(&text).map(TrustedSigner::Minisign),
+    let read = if text.trim_start().starts_with("-----") {
+        ManagedKey::parse(&text).map(TrustedSigner::Key)
+    } else {
+        MinisignKey::parse(&text).map(TrustedSigner::Minisign)
     };
     Ok(read.map_err(|why| BadRequest(format!("the key {} cannot be used: {why}", file.display())))?)
 }
@@ -197,9 +199,10 @@ fn print(report: &Report) -> io::Result<()> {
         };
     }
     if let Some(Verdict { signer: Some(signer), is_named, .. }) = &report.verdict {
-        text += &match is_named {
-            true => format!("trusted: {signer}\n"),
-            false => format!("not named: no [[trust]] entry names {signer}; an install asks\n"),
+        text += &if *is_named {
+            format!("trusted: {signer}\n")
+        } else {
+            format!("not named: no [[trust]] entry names {signer}; an install asks\n")
         };
     }
     let mut out = io::stdout().lock();

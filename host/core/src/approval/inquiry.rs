@@ -101,7 +101,8 @@ impl Requested {
 
     /// The question as it is stored.
     pub fn to_open(&self) -> OpenQuestion {
-        let (key, message) = (self.key.clone(), self.message.clone());
+        let key = self.key.clone();
+        let message = self.message.clone();
         OpenQuestion { key, message, schema: self.schema().clone(), problem: self.problem.clone() }
     }
 
@@ -121,9 +122,10 @@ impl Requested {
         let mut sheet = Sheet::new(columns);
         let tool = legible(&tool_id.chars().take(TOOL_CHARS_MAX).collect::<String>());
         sheet.host(&format!("The tool {tool} asks (its own words):"));
-        match guard!("question_words") {
-            true => sheet.lines(&self.message, MESSAGE_ROWS_MAX),
-            false => sheet.host(&self.message),
+        if guard!("question_words") {
+            sheet.lines(&self.message, MESSAGE_ROWS_MAX)
+        } else {
+            sheet.host(&self.message)
         }
         sheet.host("Your answer goes to the tool. It does not approve anything.");
         if let Some(problem) = &self.problem {

@@ -138,7 +138,9 @@ impl<'a> Iterator for Members<'a> {
 
 /// The length of the JSON value at the start of `text`.
 fn end_of_value(text: &str) -> usize {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         if in_string {
             (in_string, escaped) = (byte != b'"' || escaped, byte == b'\\' && !escaped);
@@ -171,7 +173,10 @@ pub fn pretty(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(2 * text.len());
-    let (mut depth, mut opened, mut in_string, mut escaped) = (0_usize, false, false, false);
+    let mut depth = 0_usize;
+    let mut opened = false;
+    let mut in_string = false;
+    let mut escaped = false;
     for c in text.chars() {
         if in_string {
             (in_string, escaped) = (c != '"' || escaped, c == '\\' && !escaped);

@@ -107,7 +107,9 @@ impl Prompt {
     /// Creates a prompt. `hide` redacts each value before it is wrapped, because afterwards a secret might not be
     /// found.
     pub fn new(facts: PromptContent<'_>, mut hide: impl FnMut(&mut String)) -> Self {
-        let (mut shown, mut lead, mut entries) = (facts.arguments.text().to_owned(), lead(&facts), entries(&facts));
+        let mut shown = facts.arguments.text().to_owned();
+        let mut lead = lead(&facts);
+        let mut entries = entries(&facts);
         hide(&mut shown);
         hide(&mut lead);
         entries.iter_mut().for_each(|entry| hide(&mut entry.value));

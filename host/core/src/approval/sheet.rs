@@ -156,10 +156,8 @@ impl Block<'_> {
         let words = head.trim_start_matches(' ');
         // Indentation that leaves room for words is no padding.
         let blanks = head.len() - words.len();
-        let shown = match blanks <= columns / 2 {
-            true => format!("{}{}", " ".repeat(blanks), legible(words)),
-            false => legible(head),
-        };
+        let shown =
+            if blanks <= columns / 2 { format!("{}{}", " ".repeat(blanks), legible(words)) } else { legible(head) };
         for (at, row) in wrap(&shown, columns).into_iter().enumerate() {
             if self.left == 0 {
                 self.more += 1;
@@ -244,7 +242,8 @@ fn end_blanks(shown: &mut String, blanks: &mut String) {
 /// out. An empty text is one empty row.
 fn wrap(text: &str, columns: usize) -> Vec<&str> {
     let mut rows = Vec::new();
-    let (mut start, mut width) = (0, 0);
+    let mut start = 0;
+    let mut width = 0;
     // The offset after the last blank of the row, and the width up to it.
     let mut blank: Option<(usize, usize)> = None;
     for (at, c) in text.char_indices() {

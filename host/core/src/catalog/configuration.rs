@@ -42,12 +42,13 @@ impl Configuration {
             Ok(_) => return Err(("configuration_invalid", "its `config` is not a JSON object".to_owned())),
             Err(why) => return Err(("configuration_invalid", format!("its `config` is not a JSON object: {why}"))),
         }
-        match &**self.given.get_or_init(|| config.into()) == config {
-            true => Ok(()),
-            false => Err((
+        if &**self.given.get_or_init(|| config.into()) == config {
+            Ok(())
+        } else {
+            Err((
                 "configured_twice",
                 "it has another `config` already; give it one `config`, in one [[tool]] of all files".to_owned(),
-            )),
+            ))
         }
     }
 }

@@ -188,7 +188,8 @@ impl Contract {
         let policy = self.mutation_policy.as_ref().filter(|_| guard!("mutation_policy"))?;
         // What is left of both has to be the same.
         let differs = |allowed: &[String]| {
-            let (mut from, mut to) = (from.clone(), to.clone());
+            let mut from = from.clone();
+            let mut to = to.clone();
             allowed
                 .iter()
                 .for_each(|field| [&mut from, &mut to].into_iter().for_each(|value| fields::remove(value, field)));
@@ -378,7 +379,8 @@ fn redaction(declaration: &ToolDeclaration, budget: &mut LoadBudget) -> anyhow::
     if rules.len() > REDACTION_RULES_MAX {
         bail!("more than {REDACTION_RULES_MAX} rules");
     }
-    let (mut fields, mut patterns) = (Vec::new(), Vec::new());
+    let mut fields = Vec::new();
+    let mut patterns = Vec::new();
     for rule in rules {
         match rule {
             RedactionRule::Field(field) => fields.push(field.clone()),

@@ -77,7 +77,8 @@ impl Tool {
 
     /// The fields that the host writes over those of the tool: its identity, and the settings that apply here.
     fn decided(&self) -> Map<String, Value> {
-        let (declaration, contract) = (self.declaration(), self.contract());
+        let declaration = self.declaration();
+        let contract = self.contract();
         let own = self.interface().and_then(|interface| interface.extra.get("user_facing_name")?.as_str());
         let own = own.map(|name| contract.shown(name).into_owned());
         let user_facing = declaration.title.clone().or(own).unwrap_or_else(|| declaration.name.clone());

@@ -56,10 +56,11 @@ fn visit_name(value: &mut Value, name: &str, at: &mut String, seen: &mut dyn FnM
     match value {
         Value::Object(fields) => {
             for (key, inner) in fields {
-                below(at, key, |at| match same_name(key, name) {
-                    true => seen(at, inner),
-                    false => visit_name(inner, name, at, seen),
-                });
+                below(
+                    at,
+                    key,
+                    |at| if same_name(key, name) { seen(at, inner) } else { visit_name(inner, name, at, seen) },
+                );
             }
         }
         Value::Array(items) => {

@@ -417,9 +417,11 @@ fn holds_reference(value: &Value) -> bool {
 fn replaced(text: &str, name: &str) -> Option<String> {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut shown = String::new();
-    let (mut from, mut done) = (0, 0);
+    let mut from = 0;
+    let mut done = 0;
     while let Some(at) = text.get(from..).filter(|_| !name.is_empty()).and_then(|rest| rest.find(name)) {
-        let (start, end) = (from + at, from + at + name.len());
+        let start = from + at;
+        let end = from + at + name.len();
         let before = text.get(..start).and_then(|before| before.chars().next_back());
         let after = text.get(end..).and_then(|after| after.chars().next());
         if !before.is_some_and(part_of_word) && !after.is_some_and(part_of_word) {

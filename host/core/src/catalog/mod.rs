@@ -75,7 +75,8 @@ enum Clash<'a> {
 impl Known {
     /// Returns the tool of another component that has the name or the id of `new`.
     fn clash<'a>(&self, new: &'a Tool) -> Option<(&Arc<Tool>, Clash<'a>)> {
-        let (name, id) = (new.declaration().qualified_name(), &new.declaration().tool_id);
+        let name = new.declaration().qualified_name();
+        let id = &new.declaration().tool_id;
         let foreign = |tool: &&Arc<Tool>| tool.component() != new.component();
         if let Some(known) = self.by_name.get(&name).filter(foreign) {
             return Some((known, Clash::Name(name)));

@@ -59,7 +59,8 @@ impl<'a> Records<'a> {
             Ok(serde_json::Value::Object(fields)) => fields,
             _ => Extra::new(),
         };
-        let (asked, written) = (fields(asked), fields(written));
+        let asked = fields(asked);
+        let written = fields(written);
         let differs = asked.iter().filter_map(|(name, asked)| {
             let other = written.get(name).filter(|other| *other != asked)?;
             let message = format!("has no effect: the host writes what it sees, here {other}");

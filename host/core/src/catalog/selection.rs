@@ -99,7 +99,8 @@ impl Selection {
 
     /// Why `tool` is not for this surface; `None` if it is.
     pub(super) fn withholds(&self, tool: &Tool, conditions: &Conditions<'_>) -> Option<Withheld> {
-        let (declaration, profile) = (tool.declaration(), tool.permission_profile());
+        let declaration = tool.declaration();
+        let profile = tool.permission_profile();
         if let Some(role) = &self.role
             && !self.role_tools.iter().all(|tools| tools.allow(declaration, tool.component(), conditions.policy))
         {

@@ -113,9 +113,8 @@ impl<'s> Walk<'s> {
                         self.field(schema, key, &mut inner);
                     }
                     let is_named = !inner.is_empty() || self.known.iter().any(|known| known == key);
-                    below(at, key, |at| match names_any && !is_named {
-                        true => seen(at, field),
-                        false => self.visit(&inner, field, at, seen),
+                    below(at, key, |at| {
+                        if names_any && !is_named { seen(at, field) } else { self.visit(&inner, field, at, seen) }
                     });
                 }
             }

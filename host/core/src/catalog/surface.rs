@@ -341,9 +341,11 @@ mod tests {
 
     /// One tool for each pair of a lifecycle and the fields of an interface.
     fn tools(each: &[(&str, Value)]) -> Vec<Arc<Tool>> {
-        let (mut declarations, mut interfaces) = (Vec::new(), Vec::new());
+        let mut declarations = Vec::new();
+        let mut interfaces = Vec::new();
         for (at, (lifecycle, fields)) in each.iter().enumerate() {
-            let (name, id) = (format!("t{at}"), format!("s.t{at}"));
+            let name = format!("t{at}");
+            let id = format!("s.t{at}");
             declarations.push(json!({
                 "schema_version": "0.2.0", "namespace": "s", "name": name, "description": "d",
                 "lifecycle": lifecycle, "tool_kind": "function", "interface_ref": format!("i{at}"),
@@ -374,7 +376,8 @@ mod tests {
     #[test]
     fn a_tool_that_wants_to_be_loaded_or_deferred_is() {
         let always = || ("available", json!({ "always_load": true }));
-        let (plain, defer) = (("available", json!({})), ("available", json!({ "should_defer": true })));
+        let plain = ("available", json!({}));
+        let defer = ("available", json!({ "should_defer": true }));
         assert_eq!(states(&[plain.clone(), always(), defer.clone()], 1), [Deferred, Loaded, Deferred]);
         assert_eq!(states(&[always(), always(), plain], 1), [Loaded, Loaded, Deferred], "also over the budget");
         assert_eq!(states(&[defer], 9), [Deferred], "also within the budget");
@@ -392,7 +395,8 @@ mod tests {
         assert_eq!(states(&each, 1), expected);
         let surface = Surface::new(tools(&each), 1);
         let reasons: Vec<_> = surface.tools().map(|(_, standing)| standing.reason).collect();
-        let (disabled, setup) = (Some(SurfaceReason::FeatureDisabled), Some(SurfaceReason::SetupRequired));
+        let disabled = Some(SurfaceReason::FeatureDisabled);
+        let setup = Some(SurfaceReason::SetupRequired);
         let deferred = Some(SurfaceReason::DeferredUntilDiscovered);
         assert_eq!(reasons, [None, disabled, setup, deferred, None, None, None]);
         let told: Vec<_> = surface.tools().map(|(_, standing)| standing.told()).collect();

@@ -121,7 +121,8 @@ impl Tool {
         facts: &ComponentFacts,
         mut budget: LoadBudget,
     ) -> Result<Vec<Arc<Self>>, Vec<Finding>> {
-        let (mut tools, mut errors) = (Vec::with_capacity(toolkit.declarations.len()), Vec::new());
+        let mut tools = Vec::with_capacity(toolkit.declarations.len());
+        let mut errors = Vec::new();
         for (at, declaration) in toolkit.declarations.iter().enumerate() {
             if budget.is_exceeded() {
                 break;
@@ -450,7 +451,8 @@ fn keeping(declaration: &ToolDeclaration, interface: Option<&ToolInterface>, pro
 fn profiles_apart(tools: &mut [Tool]) {
     permissions_apart(tools);
     let differs = |tool: &Tool, other: &Tool| {
-        let (one, other) = (&tool.execution_profile, &other.execution_profile);
+        let one = &tool.execution_profile;
+        let other = &other.execution_profile;
         one.execution_profile_id == other.execution_profile_id && one != other
     };
     let apart: Vec<bool> = tools.iter().map(|tool| tools.iter().any(|other| differs(tool, other))).collect();

@@ -36,7 +36,8 @@ impl Tag {
         branches: &[&'s Map<String, Value>],
         resolved: &dyn Fn(&'s Value) -> &'s Value,
     ) -> Option<Self> {
-        let (mut known, mut values) = (HashSet::new(), Vec::new());
+        let mut known = HashSet::new();
+        let mut values = Vec::new();
         for branch in branches {
             let constants = choices(resolved(branch.get("properties")?.get(name)?))?;
             let differs = constants.iter().all(|value| known.insert(value.to_string()));

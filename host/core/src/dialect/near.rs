@@ -170,9 +170,10 @@ impl Manifest {
 
 fn named(place: &str, id: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
-    match !id.is_empty() && id.chars().count() <= ID_CHARS_MAX && id.chars().all(fits) {
-        true => Ok(()),
-        false => Err(format!("{place}: an id has 1 to {ID_CHARS_MAX} visible ASCII characters, without \" and \\")),
+    if !id.is_empty() && id.chars().count() <= ID_CHARS_MAX && id.chars().all(fits) {
+        Ok(())
+    } else {
+        Err(format!("{place}: an id has 1 to {ID_CHARS_MAX} visible ASCII characters, without \" and \\"))
     }
 }
 

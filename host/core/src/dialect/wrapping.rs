@@ -82,9 +82,12 @@ impl Profile {
     ///
     /// Text that is not JSON, and fields that a profile does not have: what they were meant to narrow would be lost.
     pub fn read(text: &str) -> Result<Self, String> {
-        let profile = read_unique_json(text, JSON_VALUES_MAX).and_then(|value| match value.is_object() {
-            true => serde_json::from_value(value).map_err(|error| error.to_string()),
-            false => Err("it is not an object".to_owned()),
+        let profile = read_unique_json(text, JSON_VALUES_MAX).and_then(|value| {
+            if value.is_object() {
+                serde_json::from_value(value).map_err(|error| error.to_string())
+            } else {
+                Err("it is not an object".to_owned())
+            }
         });
         profile.map_err(|error| format!("cannot read the profile: {error}"))
     }
@@ -112,9 +115,10 @@ impl ToolProfile {
 
 /// The JSON Pointer of an argument, which may be given by its name.
 pub(super) fn pointer(argument: &str) -> String {
-    match argument.starts_with('/') {
-        true => argument.to_owned(),
-        false => format!("/{}", argument.replace('~', "~0").replace('/', "~1")),
+    if argument.starts_with('/') {
+        argument.to_owned()
+    } else {
+        format!("/{}", argument.replace('~', "~0").replace('/', "~1"))
     }
 }
 

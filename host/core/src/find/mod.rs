@@ -106,7 +106,8 @@ impl Query {
 /// word. Every word is quoted and holds no quote, so that none of them is read as syntax.
 fn expression(text: &str) -> String {
     let separates = |c: char| c.is_whitespace() || c.is_control() || c.is_ascii_punctuation();
-    let (mut expression, mut known) = (String::new(), HashSet::new());
+    let mut expression = String::new();
+    let mut known = HashSet::new();
     for word in text.split(separates).filter(|word| !word.is_empty()) {
         if !known.insert(word.to_lowercase()) {
             continue;
@@ -179,9 +180,8 @@ impl Finder {
         limit: usize,
         has_loaded: impl Fn(&str) -> bool,
     ) -> Result<ToolSearchResult, Refusal> {
-        let standing = |entry: &Entry| match has_loaded(&entry.qualified_name) {
-            true => entry.standing.after_loading(),
-            false => entry.standing,
+        let standing = |entry: &Entry| {
+            if has_loaded(&entry.qualified_name) { entry.standing.after_loading() } else { entry.standing }
         };
         let mut missing_names = Vec::new();
         let found: Vec<(&Entry, Option<f64>)> = match &query.kind {
@@ -240,9 +240,10 @@ impl Finder {
             return Ok(Vec::new());
         }
         let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let ranking = match self.entries.len() > RANKED_MAX {
-            true => ranking_words(&index, expression, self.entries.len())?,
-            false => expression.to_owned(),
+        let ranking = if self.entries.len() > RANKED_MAX {
+            ranking_words(&index, expression, self.entries.len())?
+        } else {
+            expression.to_owned()
         };
         let mut found = best(&index, &ranking, limit)?;
         if ranking != expression && found.iter().filter(|(id, _)| *id < LATE).count() < limit {
@@ -263,7 +264,9 @@ impl Finder {
 fn ranking_words(index: &Connection, expression: &str, tools: usize) -> rusqlite::Result<String> {
     let half = tools / 2;
     let mut count = index.prepare(COUNT)?;
-    let (mut rare, mut common, mut counted) = (Vec::new(), Vec::new(), 0);
+    let mut rare = Vec::new();
+    let mut common = Vec::new();
+    let mut counted = 0;
     for word in expression.split(OR) {
         if counted >= COUNTED_MAX * tools {
             break;
@@ -289,7 +292,8 @@ fn ranking_words(index: &Connection, expression: &str, tools: usize) -> rusqlite
 fn best(index: &Connection, expression: &str, limit: usize) -> rusqlite::Result<Vec<(i64, f64)>> {
     let mut ranked = index.prepare(RANKED)?;
     let rows = ranked.query_map(params![expression, row_id(limit), LATE], |row| {
-        let (id, score): (i64, f64) = (row.get(0)?, row.get(1)?);
+        let id: i64 = row.get(0)?;
+        let score: f64 = row.get(1)?;
         // FTS5 gives better matches lower scores.
         Ok((id, (-score).max(0.0)))
     })?;

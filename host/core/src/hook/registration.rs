@@ -101,7 +101,8 @@ impl Registration {
     /// Registers `hook` for all its events and all calls, with priority 0 and five seconds for each run. Its failure
     /// blocks before the tool, and is recorded after it.
     pub fn new(hook: Arc<dyn Hook>) -> Self {
-        let (id, events) = (hook.id().to_owned(), hook.events().to_vec());
+        let id = hook.id().to_owned();
+        let events = hook.events().to_vec();
         Self::of(Ok(hook), id, events)
     }
 

@@ -66,7 +66,8 @@ impl Registration {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
         let abandoned = CancellationToken::new();
         let (send, receive) = oneshot::channel();
-        let (runtime, token) = (Handle::current(), abandoned.clone());
+        let runtime = Handle::current();
+        let token = abandoned.clone();
         let spawned = thread::Builder::new().name("toolcell-hook".to_owned()).spawn(move || {
             let answer = runtime.block_on(token.run_until_cancelled(hook.handle(&call)));
             drop(place);

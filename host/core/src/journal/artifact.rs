@@ -124,9 +124,10 @@ impl Artifacts {
         let scrub = redactor.stream().map_err(|why| ArtifactError::Denied(why.to_owned()))?;
         let media_type = checked_media_type(media_type)?;
         // The text of a tool with sensitive data is in no result.
-        let (name, media_type) = match redactor.is_silent() {
-            true => (UNNAMED.to_owned(), UNTYPED.to_owned()),
-            false => (shown_name(name, redactor), media_type),
+        let (name, media_type) = if redactor.is_silent() {
+            (UNNAMED.to_owned(), UNTYPED.to_owned())
+        } else {
+            (shown_name(name, redactor), media_type)
         };
         // From here on, dropping the draft gives the place back.
         let mut draft = self.0.draft(name, media_type, scrub)?;
@@ -231,7 +232,8 @@ impl Shared {
         };
         let mut kept = Vec::new();
         for artifact in finished.iter().filter(|artifact| references.contains(&artifact.reference())) {
-            let (space, owner) = (self.payloads.space(), self.payloads.owner());
+            let space = self.payloads.space();
+            let owner = self.payloads.owner();
             space.admit(owner, &artifact.hex, artifact.size_bytes)?;
             let place = || {
                 let _stays = self.payloads.set_end(&artifact.hex)?;
@@ -328,7 +330,8 @@ impl ArtifactDraft {
             return Err(ArtifactError::Invalid(why));
         }
         let mut state = self.call.lock();
-        let (used, max) = (state.bytes.saturating_add(bytes as u64), self.call.bytes_max);
+        let used = state.bytes.saturating_add(bytes as u64);
+        let max = self.call.bytes_max;
         if used > max && guard!("artifact_bytes") {
             let why = format!(
                 "the artifacts of this call would have {used} bytes, {max} are allowed; --max-artifact-bytes raises it"
@@ -438,9 +441,10 @@ fn is_step(part: &str) -> bool {
 
 /// Checks a media type: `type/subtype`, and parameters in printable ASCII.
 fn checked_media_type(media_type: &str) -> Result<String, ArtifactError> {
-    match is_media_type(media_type) {
-        true => Ok(media_type.to_owned()),
-        false => Err(ArtifactError::Invalid("the media type is not valid; write for example text/csv".to_owned())),
+    if is_media_type(media_type) {
+        Ok(media_type.to_owned())
+    } else {
+        Err(ArtifactError::Invalid("the media type is not valid; write for example text/csv".to_owned()))
     }
 }
 
@@ -483,7 +487,8 @@ mod tests {
     async fn only_what_the_output_refers_to_becomes_a_payload() {
         let dir = tempfile::tempdir().unwrap();
         let all = artifacts(dir.path(), &Limits::default());
-        let (first, _second) = (written(&all, "a", &["one ", "two"]), written(&all, "b", &["three"]));
+        let first = written(&all, "a", &["one ", "two"]);
+        let _second = written(&all, "b", &["three"]);
         assert!(all.find("toolcell:artifact/forged").is_none());
         assert_eq!(all.find(&first).unwrap()["size_bytes"], 7);
         let kept = all.keep(vec![first]).await.unwrap();
@@ -549,7 +554,8 @@ mod tests {
     fn the_reference_does_not_tell_whether_something_was_redacted() {
         let dir = tempfile::tempdir().unwrap();
         let plain = artifacts(dir.path(), &Limits::default());
-        let (one, other) = (written(&plain, "a", &["same"]), written(&plain, "a", &["same"]));
+        let one = written(&plain, "a", &["same"]);
+        let other = written(&plain, "a", &["same"]);
         assert_ne!(one, other, "it is made of the bytes");
     }
 

@@ -96,7 +96,9 @@ pub struct Follower {
 
 impl Default for EventBus {
     fn default() -> Self {
-        let (next, followers, until) = (AtomicU64::new(1), AtomicUsize::new(0), AtomicI64::new(0));
+        let next = AtomicU64::new(1);
+        let followers = AtomicUsize::new(0);
+        let until = AtomicI64::new(0);
         let shared = Arc::new(Shared { next, followers, until, kept: Mutex::default() });
         Self(Arc::new(Inner { shared, news: watch::Sender::new(()) }))
     }
@@ -268,7 +270,8 @@ mod tests {
 
     /// All that is there: the sequences of events, and what was missed.
     fn read(follower: &mut Follower) -> (Vec<u64>, Vec<u64>) {
-        let (mut seen, mut missed) = (Vec::new(), Vec::new());
+        let mut seen = Vec::new();
+        let mut missed = Vec::new();
         while let Some(followed) = follower.try_next() {
             match followed {
                 Followed::Event { sequence, .. } => seen.push(sequence),
@@ -283,7 +286,8 @@ mod tests {
         let bus = EventBus::default();
         publish(&bus, 3);
         assert!(bus.0.shared.lock().events.is_empty());
-        let (mut late, mut early) = (bus.follow(None), bus.follow(Some(2)));
+        let mut late = bus.follow(None);
+        let mut early = bus.follow(Some(2));
         publish(&bus, 2);
         assert_eq!(read(&mut late), (vec![4, 5], vec![]));
         assert_eq!(read(&mut early), (vec![4, 5], vec![2]));
@@ -292,7 +296,8 @@ mod tests {
     #[test]
     fn a_slow_follower_is_told_how_many_it_missed_and_keeps_nobody_waiting() {
         let bus = EventBus::default();
-        let (mut slow, mut quick) = (bus.follow(None), bus.follow(None));
+        let mut slow = bus.follow(None);
+        let mut quick = bus.follow(None);
         let mut seen = 0;
         for _ in 0..EVENTS_MAX + 100 {
             publish(&bus, 1);

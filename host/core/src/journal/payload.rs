@@ -82,16 +82,19 @@ impl PayloadStore {
     /// Returns the bytes of the payload `sha256:<hex>`, at most `bytes_max`; reads on a thread for the host's own
     /// store. Fails with [`PayloadChanged`] if the bytes were changed on disk.
     pub async fn fetch(&self, digest: &str, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-        let (store, digest) = (self.clone(), digest.to_owned());
+        let store = self.clone();
+        let digest = digest.to_owned();
         STORE.run(move || store.read(&digest, bytes_max)).await?
     }
 
     /// Returns at most `bytes_max` bytes of the payload from `offset` on; reads on a thread for the host's own store. A
     /// part cannot be checked against the digest of the whole.
     pub async fn fetch_part(&self, digest: &str, offset: u64, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-        let (store, digest) = (self.clone(), digest.to_owned());
+        let store = self.clone();
+        let digest = digest.to_owned();
         let read = move || {
-            let (mut file, mut bytes) = (store.open_file(&digest)?, Vec::new());
+            let mut file = store.open_file(&digest)?;
+            let mut bytes = Vec::new();
             file.seek(SeekFrom::Start(offset)).context("cannot read a payload")?;
             file.take(bytes_max).read_to_end(&mut bytes).context("cannot read a payload")?;
             anyhow::Ok(bytes)
@@ -102,10 +105,14 @@ impl PayloadStore {
     /// Copies the payload to `target`, in chunks, on a thread for the host's own store. Fails with [`PayloadChanged`] if
     /// the bytes were changed on disk; `target` then has them nevertheless.
     pub async fn copy(&self, digest: &str, target: fs::File) -> anyhow::Result<()> {
-        let (store, digest) = (self.clone(), digest.to_owned());
+        let store = self.clone();
+        let digest = digest.to_owned();
         let copy = move || {
-            let (mut source, mut hasher, mut chunk) = (store.open_file(&digest)?, Sha256::new(), vec![0; COPY_BYTES]);
-            let (mut target, mut size) = (target, 0);
+            let mut source = store.open_file(&digest)?;
+            let mut hasher = Sha256::new();
+            let mut chunk = vec![0; COPY_BYTES];
+            let mut target = target;
+            let mut size = 0;
             // A hole is a step ahead, which only a new file takes that is written from its start.
             let appends = fcntl_getfl(&target).is_ok_and(|flags| flags.contains(OFlags::APPEND));
             let is_at_start = !appends && target.stream_position().is_ok_and(|at| at == 0);
@@ -324,7 +331,8 @@ mod tests {
             let reference = store.write(text.as_bytes(), "text/plain").unwrap();
             store.path(&reference.digest).unwrap()
         });
-        let (begun, other) = (store.dir().join(".tmpabc"), store.dir().join("other"));
+        let begun = store.dir().join(".tmpabc");
+        let other = store.dir().join("other");
         for path in [&begun, &other] {
             fs::write(path, "x").unwrap();
         }

@@ -129,7 +129,9 @@ impl PayloadStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredPayload::Missing),
             Err(error) => return Err(error),
         };
-        let (mut hasher, mut size, mut part) = (Sha256::new(), 0, vec![0; 64 << 10]);
+        let mut hasher = Sha256::new();
+        let mut size = 0;
+        let mut part = vec![0; 64 << 10];
         loop {
             let read = file.read(&mut part)?;
             let Some(bytes) = part.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
@@ -217,7 +219,8 @@ mod tests {
 
     #[test]
     fn an_input_is_known_only_with_the_bytes_of_its_digest() {
-        let (text, reference) = (r#"{"a":1}"#, digest(br#"{"a":1}"#));
+        let text = r#"{"a":1}"#;
+        let reference = digest(br#"{"a":1}"#);
         let record = |input: Value| {
             let invocation = json!({ "invocation_id": "01", "call_input": input, "call_input_ref": reference });
             json!({ "invocation": invocation })
@@ -235,7 +238,8 @@ mod tests {
     #[test]
     fn a_payload_is_opened_only_as_it_was_stored() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, digest) = (PayloadStore::new(folder.path().to_owned()), digest(b"content"));
+        let store = PayloadStore::new(folder.path().to_owned());
+        let digest = digest(b"content");
         let file = folder.path().join(digest.trim_start_matches("sha256:"));
         assert!(matches!(store.open(&digest).unwrap(), StoredPayload::Missing));
         assert!(matches!(store.open("sha256:../x").unwrap(), StoredPayload::Missing));

@@ -9,7 +9,8 @@ const BLOCK_BYTES: usize = 4 << 10;
 /// Writes `bytes` at the position of `file`, which is its end, and leaves holes where they have a block of zeros. The file has its
 /// size only after [`end`].
 pub(super) fn append(mut file: &File, bytes: &[u8]) -> io::Result<()> {
-    let (mut rest, mut written) = (bytes, 0);
+    let mut rest = bytes;
+    let mut written = 0;
     // `rest` begins with `written` bytes that are no zeros.
     while let Some(block) = rest.get(written..written + BLOCK_BYTES) {
         if block.iter().any(|byte| *byte != 0) {

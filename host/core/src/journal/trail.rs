@@ -74,7 +74,8 @@ pub fn of_no_call(
     tool_id: Option<&str>,
     data: impl Into<EventData>,
 ) -> ToolEvent {
-    let (tool_id, data): (Option<Arc<str>>, EventData) = (tool_id.map(Arc::from), data.into());
+    let tool_id: Option<Arc<str>> = tool_id.map(Arc::from);
+    let data: EventData = data.into();
     let surface = || data.get("surface_id").and_then(Value::as_str).map(Arc::from);
     ToolEvent {
         schema_version: SchemaVersion::default(),
@@ -406,15 +407,14 @@ impl Trail {
             let mut kept = self.kept();
             (kept.redactor.clone(), kept.is_silent, kept.tool_id.clone(), std::mem::take(&mut kept.meter))
         };
-        let (message, fields) = match is_silent || redactor.is_silent() {
-            true => (REDACTED.to_owned(), None),
-            false => {
-                let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
-                fields.as_mut().map(|fields| redactor.redact_spoken(fields, &mut meter));
-                let mut message = message.to_owned();
-                redactor.redact_spoken_text(&mut message, &mut meter);
-                (message, fields)
-            }
+        let (message, fields) = if is_silent || redactor.is_silent() {
+            (REDACTED.to_owned(), None)
+        } else {
+            let mut fields: Option<Value> = fields.and_then(|fields| read_json(fields, JSON_VALUES_MAX).ok());
+            fields.as_mut().map(|fields| redactor.redact_spoken(fields, &mut meter));
+            let mut message = message.to_owned();
+            redactor.redact_spoken_text(&mut message, &mut meter);
+            (message, fields)
         };
         self.kept().meter = meter;
         let event = ToolEvent {
@@ -525,14 +525,12 @@ impl Noting for Inner {
 /// Redacts `progress`; all of its texts if the call `is_silent`.
 fn hide(redactor: &Redactor, is_silent: bool, meter: &mut SpokenMeter, progress: &mut ToolProgress) {
     for text in [&mut progress.message, &mut progress.current_step].into_iter().flatten() {
-        match is_silent {
-            true => REDACTED.clone_into(text),
-            false => _ = redactor.redact_spoken_text(text, meter),
-        }
+        if is_silent { REDACTED.clone_into(text) } else { _ = redactor.redact_spoken_text(text, meter) }
     }
-    match is_silent {
-        true => progress.artifact_refs.clear(),
-        false => progress.artifact_refs.iter_mut().for_each(|artifact| _ = redactor.redact_spoken(artifact, meter)),
+    if is_silent {
+        progress.artifact_refs.clear()
+    } else {
+        progress.artifact_refs.iter_mut().for_each(|artifact| _ = redactor.redact_spoken(artifact, meter))
     }
     let Some(content) = &mut progress.partial_content else { return };
     if is_silent {

@@ -132,7 +132,8 @@ impl Checks {
         what: &'static str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (wall, cancellation) = (self.wall, &self.cancellation);
+        let wall = self.wall;
+        let cancellation = &self.cancellation;
         let in_turn = async {
             let _place = match self.caller.as_deref().filter(|_| guard!("caller_checks")) {
                 Some(caller) => SHARES.take(caller).await,
@@ -188,7 +189,8 @@ pub(super) async fn check_input(
     if !heavy || !guard!("checks_aside") {
         return Ok(checked(contract, input));
     }
-    let (contract, input) = (Arc::clone(contract), input.clone());
+    let contract = Arc::clone(contract);
+    let input = input.clone();
     let work = move || checked(&contract, &input);
     journey.checks.run("checking the arguments", work).await
 }
@@ -210,7 +212,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_checks_of_a_call_have_one_time_together() {
-        let (time, wall) = (CheckTime::default(), Duration::from_millis(100));
+        let time = CheckTime::default();
+        let wall = Duration::from_millis(100);
         assert_eq!(time.spend(wall, ready(1)).await, Some(1));
         assert_eq!(time.spend(wall, pending::<()>()).await, None);
         assert_eq!(time.spend(wall, ready(2)).await, None, "nothing is left");

@@ -262,8 +262,11 @@ impl<H: Send + Sync + 'static> Runner<H> {
         // Taken here, because calls start in their order, and decisions on them may end in another one.
         let turn = (self.services)(&self.host).locks.turn(self.line, call.request.actor_ref.as_deref());
         let seat = Seat { turn, order: Some(at), held_since: self.held.remove(&at) };
-        let (request, refusal) = (self.out.listened(at, call.id, call.request), call.refusal);
-        let (host, services, spare) = (Arc::clone(&self.host), self.services, request.clone());
+        let request = self.out.listened(at, call.id, call.request);
+        let refusal = call.refusal;
+        let host = Arc::clone(&self.host);
+        let services = self.services;
+        let spare = request.clone();
         let task = self.tasks.spawn(async move {
             let services = services(&host);
             match refusal {

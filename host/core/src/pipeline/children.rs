@@ -415,10 +415,11 @@ impl Family {
             parent: journey.invocation.invocation_id,
             ceiling: Ceiling::of(permit, &tool_id),
             hidden: journey.redaction.inherited(),
-            narrowed: match journey.keeping().journal {
-                true => journey.narrowed,
+            narrowed: if journey.keeping().journal {
+                journey.narrowed
+            } else {
                 // What may be on no disk itself can repeat itself in the arguments of its calls.
-                false => journey.narrowed.and(Keeping::by(Strategy::NeverPersist)),
+                journey.narrowed.and(Keeping::by(Strategy::NeverPersist))
             },
             session: journey.invocation.session_ref.clone(),
             ancestors: above.into_iter().chain([tool_id]).collect(),
@@ -514,7 +515,8 @@ fn callee(of_parent: &Request, name: String) -> Callee {
 fn on_chain(journey: Box<Journey<'_>>, tree: Arc<Tree>) -> BoxFuture<'_, Box<CallRecord>> {
     Box::pin(async move {
         let cancellation = journey.request.cancellation.clone();
-        let (chains, caller) = (&journey.services.chains, journey.request.actor_ref.as_deref());
+        let chains = &journey.services.chains;
+        let caller = journey.request.actor_ref.as_deref();
         tokio::select! {
             biased;
             // The first phase ends a call that was canceled.

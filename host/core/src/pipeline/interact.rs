@@ -85,7 +85,8 @@ pub(super) async fn go_on(
         let answers = journey.responses.values().map(action).collect::<Vec<_>>();
         journey.trail.emit(EventType::Resumed, json!({ "answers": answers }));
         let responses = json!(journey.responses).to_string();
-        let (spent, partial_bytes) = (execution.usage.clone(), execution.partial_bytes);
+        let spent = execution.usage.clone();
+        let partial_bytes = execution.partial_bytes;
         run.resumed = Some(Arc::new(Resumed { responses, resume_state, spent, partial_bytes }));
         let next = children::invoke(journey, permit, run.clone()).await;
         drop(place);

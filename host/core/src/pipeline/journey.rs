@@ -230,7 +230,8 @@ impl<'a> Journey<'a> {
         request.trace = TraceContext::recorded(invocation);
         let registered = services.running.enter(id, &request.cancellation, &trail);
         let stage = if suspension.is_some() { Stage::Waiting } else { Stage::Never };
-        let (journal, leaving) = (desk.journal.clone(), trail.leaving());
+        let journal = desk.journal.clone();
+        let leaving = trail.leaving();
         let asked = Asked { journal, approval: approval.cloned(), stage, leaving, held };
         let tree = suspension.map(|left| Arc::new(Tree::restored(left.asked, left.calls_left)));
         Box::new(Self {

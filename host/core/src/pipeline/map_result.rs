@@ -187,7 +187,8 @@ async fn accept(
 /// Checks structured output against the contract, and returns it. Runs inline if that is quick, otherwise on a thread
 /// for checks.
 async fn check_output(journey: &Journey<'_>, tool: &Tool, value: Value) -> Result<Value, Refusal> {
-    let (contract, bytes) = (tool.contract(), length(&value));
+    let contract = tool.contract();
+    let bytes = length(&value);
     let (value, checked) = if contract.output_is_light(&value, bytes) {
         let checked = contract.check_output(&value, bytes);
         (value, checked)

@@ -112,9 +112,10 @@ impl Services {
             return;
         }
         // What may be on no disk of this machine leaves it even less.
-        let shared = match record.is_never_persisted() && guard!("listened_records") {
-            true => Cow::Owned(record.without_output()),
-            false => Cow::Borrowed(record),
+        let shared = if record.is_never_persisted() && guard!("listened_records") {
+            Cow::Owned(record.without_output())
+        } else {
+            Cow::Borrowed(record)
         };
         self.listeners.iter().for_each(|listener| listener.ended(&shared));
     }
@@ -242,10 +243,7 @@ async fn events_so_far(services: &Services, left: Left<'_>) -> Vec<ToolEvent> {
     let stored = &left.history.events;
     let noted = services.calls.noted_events(left.invocation.invocation_id).await;
     let same = |(stored, noted): (&ToolEvent, &ToolEvent)| stored.event_id == noted.event_id;
-    match noted.len() > stored.len() && stored.iter().zip(&noted).all(same) {
-        true => noted,
-        false => stored.clone(),
-    }
+    if noted.len() > stored.len() && stored.iter().zip(&noted).all(same) { noted } else { stored.clone() }
 }
 
 /// Checks `edit`, the arguments that should run instead of those that `approval` is about. The error says what is wrong
@@ -289,7 +287,8 @@ struct Ended {
 
 /// Runs the last phase.
 fn end(mut journey: Box<Journey<'_>>, persisted: Persisted) -> Ended {
-    let (asked, registered) = (journey.asked.take(), journey.registered.take());
+    let asked = journey.asked.take();
+    let registered = journey.registered.take();
     Ended { record: Box::new(terminal::emit(journey, persisted)), asked, _registered: registered }
 }
 
@@ -318,13 +317,12 @@ async fn store(services: &Services, ended: Ended, is_large: bool) -> Box<CallRec
         }
         None => None,
     };
-    let written = match is_large {
-        false => services.calls.ended(&record).await,
-        true => {
-            let (logged, written) = services.calls.large_ended(*record).await;
-            *record = logged;
-            written
-        }
+    let written = if is_large {
+        let (logged, written) = services.calls.large_ended(*record).await;
+        *record = logged;
+        written
+    } else {
+        services.calls.ended(&record).await
     };
     let is_written = written.is_ok();
     if let Err(error) = written {

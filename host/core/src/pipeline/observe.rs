@@ -44,14 +44,13 @@ async fn with_whole_paths(journey: &Journey<'_>, tool: &Arc<Tool>, input: &Input
     if !policy::names_paths(tool.subjects()) {
         return Ok(input.clone());
     }
-    let (tool, grants, input) = (Arc::clone(tool), Arc::clone(&journey.request.grants), input.clone());
+    let tool = Arc::clone(tool);
+    let grants = Arc::clone(&journey.request.grants);
+    let input = input.clone();
     let names_much = policy::names_much(tool.subjects(), &input);
     let read =
         move || policy::with_whole_paths(tool.permission_profile(), tool.subjects(), &grants, &input).unwrap_or(input);
-    match names_much {
-        true => journey.checks.run("reading the paths among the arguments", read).await,
-        false => Ok(read()),
-    }
+    if names_much { journey.checks.run("reading the paths among the arguments", read).await } else { Ok(read()) }
 }
 
 /// `input` with the defaults that it lacks, recorded as a change.

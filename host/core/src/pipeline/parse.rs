@@ -29,7 +29,8 @@ pub(super) async fn parse(journey: &Journey<'_>, resolved: Resolved) -> Result<P
         return Ok(Parsed((tool, sent, checked)));
     }
     let shorter = if sent.text().len() > LARGE_BYTES {
-        let (tool, sent) = (Arc::clone(&tool), sent.clone());
+        let tool = Arc::clone(&tool);
+        let sent = sent.clone();
         journey.checks.run("leaving nulls out", move || observe::without_nulls(&tool, &sent)).await?
     } else {
         observe::without_nulls(&tool, &sent)

@@ -124,7 +124,8 @@ pub(super) async fn admit(
 
 /// Asks hooks for their opinion on exactly the input that would run.
 async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
-    let (services, declaration) = (journey.services, tool.declaration());
+    let services = journey.services;
+    let declaration = tool.declaration();
     let event = HookEvent::PermissionRequest;
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
         journey.heed_cancellation()?;
@@ -140,7 +141,8 @@ async fn request_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) ->
 }
 
 async fn decision_hooks(journey: &mut Journey<'_>, tool: &Tool, input: &Input) -> Result<(), Refusal> {
-    let (services, declaration) = (journey.services, tool.declaration());
+    let services = journey.services;
+    let declaration = tool.declaration();
     let event = HookEvent::PermissionDecision;
     let mut stopped = Ok(());
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
@@ -177,10 +179,14 @@ async fn weigh<T: Send + 'static>(
     if !policy::names_much(tool.subjects(), input) {
         return Ok(look(case(journey, tool, &terms, input, classified)));
     }
-    let (request, tool, input) = (&journey.request, Arc::clone(tool), input.clone());
+    let request = &journey.request;
+    let tool = Arc::clone(tool);
+    let input = input.clone();
     let rules = Arc::clone(&request.policy);
-    let (opinion, protected) = (journey.opinion.clone(), journey.services.protected.clone());
-    let (subject, limits) = (subject(journey, &tool), limits(journey, &tool));
+    let opinion = journey.opinion.clone();
+    let protected = journey.services.protected.clone();
+    let subject = subject(journey, &tool);
+    let limits = limits(journey, &tool);
     let lineage = request.lineage.clone();
     let decide = move || {
         look(Case {
@@ -210,7 +216,8 @@ struct Terms {
 impl Terms {
     fn of(journey: &Journey<'_>, tool: &Tool) -> Self {
         let grants = &journey.request.grants;
-        let (catalog, component) = (&journey.services.catalog, tool.component());
+        let catalog = &journey.services.catalog;
+        let component = tool.component();
         let plain = |files| Self { grants: Arc::clone(grants), profile: None, files };
         if !tool.takes_granted_files() {
             return plain(Files::Declared);

@@ -125,7 +125,8 @@ fn move_words(mapped: &mut Mapped) {
 fn drop_output(journey: &mut Journey<'_>, stored: &mut Stored, (limit, original): (Inline, u64), refusal: Refusal) {
     // A failed call of a tool with secret data keeps its own error.
     let refusal = stored.mapped.error.take().filter(|_| !limit.keeping.inline).unwrap_or(refusal);
-    let (ran, usage) = (stored.mapped.ran, stored.mapped.usage.take());
+    let ran = stored.mapped.ran;
+    let usage = stored.mapped.usage.take();
     *stored.mapped = Mapped { ran, usage, error: Some(refusal), ..Mapped::default() };
     stored.resource_refs.clear();
     stored.artifact_refs.clear();
@@ -171,9 +172,11 @@ fn persisted(journey: &mut Journey<'_>, kept: ResultPersistence) {
 /// that says stop keeps the result off the disk.
 async fn persistence_hooks(journey: &mut Journey<'_>, mapped: Box<Mapped>) -> (Box<Mapped>, Option<String>) {
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return (mapped, None) };
-    let (services, declaration) = (journey.services, tool.declaration());
+    let services = journey.services;
+    let declaration = tool.declaration();
     let event = HookEvent::ResultPersistence;
-    let (mut mapped, mut stop) = (mapped, None);
+    let mut mapped = mapped;
+    let mut stop = None;
     for hook in services.hooks.hearing(event, &declaration.tool_id, &declaration.namespace) {
         let mappings = journey.mappings.hooks.len();
         stop = post_hooks::one(journey, &tool, hook, event, &mut mapped).await.or(stop);
@@ -274,9 +277,12 @@ async fn spill_block(journey: &Journey<'_>, stored: &mut Stored, at: usize, limi
     let Some(block) = stored.mapped.content.get_mut(at) else { anyhow::bail!("no block {at}") };
     let beginning = |chars| preview::of_text(block.as_text().unwrap_or_default(), chars).to_owned();
     let shown = previewed(journey, limit, beginning);
-    let small = |text: &str| match limit.keeping.inline {
-        false => block.fields.len() == 1,
-        true => block_length(block) - text.len() <= BESIDE_BYTES_MAX,
+    let small = |text: &str| {
+        if limit.keeping.inline {
+            block_length(block) - text.len() <= BESIDE_BYTES_MAX
+        } else {
+            block.fields.len() == 1
+        }
     };
     let (reference, beside) = match block.as_text().filter(|text| small(text)) {
         Some(text) => {
@@ -365,7 +371,8 @@ struct Inline {
 impl Inline {
     /// The lower of the host's and the tool's limits.
     fn of(journey: &Journey<'_>, stopped: bool) -> Self {
-        let (tool, services) = (journey.tool.as_deref(), journey.services);
+        let tool = journey.tool.as_deref();
+        let services = journey.services;
         let by_hook = if stopped { Keeping::by(Strategy::NeverPersist) } else { Keeping::default() };
         Self {
             bytes_max: tool.and_then(Tool::max_inline_bytes).unwrap_or(u64::MAX).min(services.inline_bytes_max),

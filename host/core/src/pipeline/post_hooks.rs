@@ -20,7 +20,8 @@ made_here! {
 pub(super) async fn run(journey: &mut Journey<'_>, answered: Answered) -> PostHooked {
     let mut mapped = answered.open();
     let Some(tool) = journey.tool.clone().filter(|_| mapped.ran) else { return PostHooked(mapped) };
-    let (services, declaration) = (journey.services, tool.declaration());
+    let services = journey.services;
+    let declaration = tool.declaration();
     let event = match mapped.error {
         None => HookEvent::PostToolUse,
         Some(_) => HookEvent::PostToolUseFailure,

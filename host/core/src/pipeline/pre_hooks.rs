@@ -51,7 +51,8 @@ pub(super) async fn again(journey: &mut Journey<'_>, returned: Returned) -> Resu
 
 /// Returns `input` as the hooks change it. Each change is recorded if it is `fresh`; otherwise it was recorded before.
 pub(super) async fn shape(journey: &mut Journey<'_>, tool: &Tool, input: Input, fresh: bool) -> Result<Input, Refusal> {
-    let (services, declaration) = (journey.services, tool.declaration());
+    let services = journey.services;
+    let declaration = tool.declaration();
     let mut input = input;
     for hook in services.hooks.hearing(EVENT, &declaration.tool_id, &declaration.namespace) {
         journey.heed_cancellation()?;

@@ -53,7 +53,8 @@ fn before_sequence(head: &str) -> usize {
         /// After ESC in such a string: a backslash ends it.
         StringEscape,
     }
-    let (mut state, mut start) = (State::Text, 0);
+    let mut state = State::Text;
+    let mut start = 0;
     for (at, c) in head.char_indices() {
         state = match (state, c) {
             (

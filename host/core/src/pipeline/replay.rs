@@ -36,16 +36,15 @@ pub(super) fn note(journey: &mut Journey<'_>, tool: &Tool, permit: &Permit, reco
     if journey.invocation.extra.contains_key(retry::ATTEMPTS) {
         blocked_by.push(ReplayBlocker::Retried);
     }
-    let data = match blocked_by.is_empty() || !guard!("replay_seeds") {
-        true => {
-            let component_file = journey.services.catalog.origin(tool.component());
-            ReplayData {
-                component_file: component_file.filter(|from| Path::new(from).is_absolute()),
-                blocked_by,
-                ..recorded.unwrap_or_default()
-            }
+    let data = if blocked_by.is_empty() || !guard!("replay_seeds") {
+        let component_file = journey.services.catalog.origin(tool.component());
+        ReplayData {
+            component_file: component_file.filter(|from| Path::new(from).is_absolute()),
+            blocked_by,
+            ..recorded.unwrap_or_default()
         }
-        false => ReplayData { blocked_by, ..ReplayData::default() },
+    } else {
+        ReplayData { blocked_by, ..ReplayData::default() }
     };
     if let Ok(data) = serde_json::to_value(data) {
         journey.invocation.extra.insert("replay".to_owned(), data);

@@ -110,8 +110,10 @@ fn keep_quiet(journey: &Journey<'_>, tool: &Tool) {
 
 /// Whether a disk may have what the tool tells before it has ended.
 pub(super) fn may_be_noted(journey: &Journey<'_>, tool: &Tool) -> bool {
-    let (keeping, declaration) = (journey.keeping(), tool.declaration());
-    let (id, namespace) = (&declaration.tool_id, &declaration.namespace);
+    let keeping = journey.keeping();
+    let declaration = tool.declaration();
+    let id = &declaration.tool_id;
+    let namespace = &declaration.namespace;
     let may_stop = || journey.services.hooks.hearing(HookEvent::ResultPersistence, id, namespace).next().is_some();
     keeping.journal && keeping.output && !may_stop()
 }

@@ -62,14 +62,12 @@ fn tell_held(journey: &mut Journey<'_>) -> Result<bool, Refusal> {
 /// whether the call runs at once, which it can only with a place. A single call that no other call can notice takes no
 /// turn.
 fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool) -> bool {
-    let claim = match journey.seat.is_some() && children::disturb(journey, &permission.permit) {
-        true => Claim::alone(),
-        false => claim(journey, permission),
+    let claim = if journey.seat.is_some() && children::disturb(journey, &permission.permit) {
+        Claim::alone()
+    } else {
+        claim(journey, permission)
     };
-    let claim = match journey.seat.is_some() {
-        true => modifiers::claim(journey, &permission.tool, claim),
-        false => claim,
-    };
+    let claim = if journey.seat.is_some() { modifiers::claim(journey, &permission.tool, claim) } else { claim };
     if journey.seat.is_none() {
         if claim.is_empty() {
             return has_place;
@@ -85,7 +83,8 @@ fn take_turn(journey: &mut Journey<'_>, permission: &Permission, has_place: bool
 /// reach alone, because a tool that states nothing would stop all other calls of a server for as long as it runs. The calls
 /// that it makes reach the same folders and hosts at most, but may change there what it only reads.
 fn claim(journey: &Journey<'_>, Permission { tool, permit }: &Permission) -> Claim {
-    let (capability, profile) = (permit.capability(), tool.permission_profile());
+    let capability = permit.capability();
+    let profile = tool.permission_profile();
     let in_batch = journey.seat.is_some();
     // It is not known what an irreversible effect touches, nor what a context is that a tool wants for itself.
     let is_alone = !permit.is_concurrency_safe()

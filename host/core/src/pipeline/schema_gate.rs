@@ -20,7 +20,8 @@ pub(super) fn gate(journey: &mut Journey<'_>, parsed: Parsed) -> Result<Gated, R
     let (tool, input, checked) = parsed.open();
     let called = &journey.request.tool;
     if !called.is_loaded(&tool) && guard!("deferred_tools") {
-        let (id, name) = (&tool.declaration().tool_id, called.name());
+        let id = &tool.declaration().tool_id;
+        let name = called.name();
         let message = format!(
             "{id} is not loaded yet: call load_tool with the name `{name}`, then call the tool again (search_tools \
              finds it with `{SELECT}{name}`)"

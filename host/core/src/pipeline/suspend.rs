@@ -80,20 +80,24 @@ pub(super) fn is_possible(journey: &Journey<'_>, so_far: &SoFar<'_>) -> bool {
 /// Stores the call, so that another process can go on with it. If that fails, the call waits in this process alone.
 pub(super) async fn suspend(journey: &mut Journey<'_>, paused: &Paused<'_>) {
     let (Some(desk), Some(tool)) = (&journey.services.desk, journey.tool.clone()) else { return };
-    let (journal, id) = (desk.journal.clone(), journey.invocation.invocation_id);
+    let journal = desk.journal.clone();
+    let id = journey.invocation.invocation_id;
     if journey.asked.is_none() {
         let Ok(Some(held)) = journal.hold_async(id, Role::Runner).await else { return };
-        let (journal, leaving) = (journal.clone(), journey.trail.leaving());
+        let journal = journal.clone();
+        let leaving = journey.trail.leaving();
         journey.asked = Some(Box::new(Asked { journal, approval: None, stage: Stage::Never, leaving, held }));
     }
     let suspension = describe(journey, &tool, paused);
-    let (invocation, events) = (journey.invocation.clone(), journey.trail.events());
+    let invocation = journey.invocation.clone();
+    let events = journey.trail.events();
     let suspending = Suspending { suspension, invocation, history: journey.history(events) };
     let stored = journal.run(move |store| store.suspend(&suspending)).await;
     let Some(asked) = journey.asked.as_deref_mut().filter(|_| stored.is_ok_and(|stored| stored)) else { return };
     asked.stage = Stage::Waiting;
     // Afterwards: a process that is killed in between leaves a call that the log ends, and that counts.
-    let (invocation, changes) = (journey.invocation.clone(), journey.changes);
+    let invocation = journey.invocation.clone();
+    let changes = journey.changes;
     if journey.services.calls.suspended(invocation, changes).await.is_ok() {
         journey.set_can_be_left(true);
     }
@@ -141,7 +145,8 @@ fn describe(journey: &mut Journey<'_>, tool: &Tool, paused: &Paused<'_>) -> Susp
 pub(super) async fn run_again(journey: &mut Journey<'_>) -> Result<(), Refusal> {
     let waiting = journey.asked.as_deref_mut().filter(|asked| asked.stage == Stage::Waiting);
     let Some(asked) = waiting else { return journey.advance(Status::Running) };
-    let (journal, id) = (asked.journal.clone(), journey.invocation.invocation_id);
+    let journal = asked.journal.clone();
+    let id = journey.invocation.invocation_id;
     // A call that is dropped from here on has used its answers up.
     asked.stage = Stage::Claimed;
     journey.set_can_be_left(false);
@@ -239,13 +244,11 @@ pub(super) fn closing(kept: &Suspended) -> Option<Refusal> {
 /// Removes what is stored of a call that was suspended and has ended, after the log has its end: the log has it as a call
 /// that waits, and the row is what leads to its end if this process is killed.
 pub(super) async fn conclude(asked: Asked, record: &mut CallRecord, is_written: bool) {
-    let (journal, id) = (asked.journal.clone(), record.invocation.invocation_id);
+    let journal = asked.journal.clone();
+    let id = record.invocation.invocation_id;
     // A row that cannot be removed is removed when the call is next looked at, or ends the call once more for the log.
     let _ = journal
-        .run(move |store| match is_written {
-            true => store.forget_suspended(id),
-            false => store.withdraw_suspended(id).map(drop),
-        })
+        .run(move |store| if is_written { store.forget_suspended(id) } else { store.withdraw_suspended(id).map(drop) })
         .await;
     if asked.approval.is_some() {
         return approval::conclude(asked, record).await;

@@ -161,7 +161,8 @@ pub(super) fn envelope(journey: &Journey<'_>, result_id: ResultId, mapped: Mappe
         Some(error) if error.class == ErrorClass::PartialFailure => ResultStatus::PartialSucceeded,
         Some(error) => error.class.result_status(),
     };
-    let (provenance, summary) = (provenance(journey, &mapped), fallback(journey, &mapped));
+    let provenance = provenance(journey, &mapped);
+    let summary = fallback(journey, &mapped);
     ToolResult {
         schema_version: SchemaVersion::default(),
         result_id,

@@ -25,10 +25,7 @@ pub(super) async fn validate(journey: &mut Journey<'_>, gated: Gated) -> Result<
     }
     let limits = journey.request.limits.for_checks();
     let with_files = reads_files(&prepared.tool);
-    let look = match with_files {
-        true => look(journey, &prepared).await?,
-        false => None,
-    };
+    let look = if with_files { look(journey, &prepared).await? } else { None };
     let preflight = match (&look, with_files) {
         (Some(look), _) => Preflight::Reading(look),
         (None, true) => Preflight::Left,
@@ -48,7 +45,8 @@ pub(super) async fn preflight(journey: &mut Journey<'_>, tool: &Tool, permit: &P
     if !std::mem::take(&mut journey.preflight_left) || !tool.validates() || !reads_files(tool) {
         return Ok(());
     }
-    let (limits, look) = (journey.request.limits.for_checks(), Look::of(permit));
+    let limits = journey.request.limits.for_checks();
+    let look = Look::of(permit);
     let check = Check { preflight: Preflight::Alone(&look), ..journey.check(tool, permit.guest_input(), &limits) };
     let checked = journey.services.executor.validate(check).await;
     checked.map_err(|refusal| refused(journey, refusal))

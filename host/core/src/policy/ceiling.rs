@@ -21,7 +21,8 @@ pub struct Ceiling {
 impl Ceiling {
     /// The ceiling of the calls that `permit` makes, which is for the tool `tool_id`.
     pub fn of(permit: &Permit, tool_id: &str) -> Self {
-        let (capability, changes_nothing) = (permit.capability().clone(), permit.changes_nothing());
+        let capability = permit.capability().clone();
+        let changes_nothing = permit.changes_nothing();
         Self { capability, changes_nothing, caller: tool_id.to_owned() }
     }
 
@@ -75,14 +76,16 @@ pub(super) fn check(case: &Case<'_>, world: Capability) -> Result<Capability, Bo
     let Some(ceiling) = case.ceiling.filter(|ceiling| ceiling.changes_nothing && guard!("child_changes")) else {
         return Ok(world);
     };
-    match facts::changes_nothing(case.declared.profile, &world) {
-        true => Ok(world),
-        false => Err(beyond(case, ceiling, "lasting changes, and that tool can make none in this call").into()),
+    if facts::changes_nothing(case.declared.profile, &world) {
+        Ok(world)
+    } else {
+        Err(beyond(case, ceiling, "lasting changes, and that tool can make none in this call").into())
     }
 }
 
 fn beyond(case: &Case<'_>, ceiling: &Ceiling, what: &str) -> Ruling {
-    let (tool, caller) = (case.declared.tool_id, ceiling.caller());
+    let tool = case.declared.tool_id;
+    let caller = ceiling.caller();
     let message = format!(
         "{tool} is called by {caller}, and wants {what}; grant {caller} the same, if its profile declares it, or call \
          {tool} itself"

@@ -199,7 +199,8 @@ impl Grants {
             }
             GrantWord::Env => {
                 self.environment.extend(variable(spec)?);
-                let (name, rule) = (spec.to_owned(), rule.to_owned());
+                let name = spec.to_owned();
+                let rule = rule.to_owned();
                 self.variables.push(VariableGrant { name, rule, source: said.source });
             }
             GrantWord::DenyRead => self.close(closed()?, true, rule, said.source),

@@ -153,7 +153,8 @@ impl Limits {
             left.files_created = left.files_created.saturating_sub(files.files_created.used);
         }
         if let Some(network) = &spent.network {
-            let (of, used) = (&mut left.network, network);
+            let of = &mut left.network;
+            let used = network;
             of.requests = of.requests.saturating_sub(used.requests.used);
             of.sent_bytes = of.sent_bytes.saturating_sub(used.sent_bytes.used);
             of.received_bytes = of.received_bytes.saturating_sub(used.received_bytes.used);
@@ -168,7 +169,8 @@ impl Limits {
         self.files_created = self.files_created.min(left.files_created);
         self.artifact_bytes = self.artifact_bytes.min(left.artifact_bytes);
         self.artifacts = self.artifacts.min(left.artifacts);
-        let (own, left) = (&mut self.network, &left.network);
+        let own = &mut self.network;
+        let left = &left.network;
         own.requests = own.requests.min(left.requests);
         own.sent_bytes = own.sent_bytes.min(left.sent_bytes);
         own.received_bytes = own.received_bytes.min(left.received_bytes);
@@ -217,11 +219,13 @@ mod tests {
 
     #[test]
     fn what_was_spent_is_not_there_again() {
-        let (all, left) = (Limits::default(), Limits::default().less(&spent()));
+        let all = Limits::default();
+        let left = Limits::default().less(&spent());
         assert_eq!((all.fuel - left.fuel, all.log_bytes - left.log_bytes), (1, 3));
         assert_eq!(all.wall - left.wall, Duration::from_millis(2));
         assert_eq!((all.disk_bytes - left.disk_bytes, all.files_created - left.files_created), (4, 5));
-        let (all, left) = (all.network, left.network);
+        let all = all.network;
+        let left = left.network;
         assert_eq!(all.requests - left.requests, 6);
         assert_eq!((all.sent_bytes - left.sent_bytes, all.received_bytes - left.received_bytes), (7, 8));
         let none = Limits { fuel: 0, ..Limits::default() };

@@ -94,13 +94,14 @@ pub(super) fn unreachable(case: &Case<'_>, capability: &Capability, named: &Name
     let origin = Origin::of_url(&named.url)?;
     let reason = capability.network.refuses(&origin, named.url.path())?;
     let can_grant = case.grants.network.can_grant(case.declared.profile, std::slice::from_ref(&origin));
-    let (tool, is_metadata) = (case.declared.tool_id, origin.host.is_metadata());
+    let tool = case.declared.tool_id;
+    let is_metadata = origin.host.is_metadata();
     let (kind, message) = match reason.code {
         "denied_by_rule" => {
             (ReasonType::Rule, format!("{tool} may not send requests to {origin}: {} denies it", reason.rule))
         }
         _ if is_metadata => {
-            (ReasonType::SafetyCheck, format!("{tool} wants to reach {origin}, and {}", network::METADATA_HINT))
+            (ReasonType::SafetyCheck, format!("{tool} needs to reach {origin}, but {}", network::METADATA_HINT))
         }
         "special_address" => (
             ReasonType::SafetyCheck,
@@ -149,28 +150,30 @@ fn no_network(case: &Case<'_>, named: &[Origin]) -> Ruling {
     }
     if !case.grants.network.can_grant(case.declared.profile, named) {
         let message = format!(
-            "{tool_id} wants to reach {wishes}, and its profile does not declare all of that, or a denial closes it; name \
-             another URL"
+            "{tool_id} needs to reach {wishes}, but its profile does not declare all of it, or a deny rule \
+             blocks it: use another URL"
         );
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
     if network::wishes_metadata(case.declared.profile, named) {
-        let message = format!("{tool_id} wants to reach {wishes}, and {}", network::METADATA_HINT);
+        let message = format!("{tool_id} needs to reach {wishes}, but {}", network::METADATA_HINT);
         return denied(ReasonType::SafetyCheck, ErrorClass::PermissionDenied, "not_granted", message);
     }
-    let why = match case.grants.network.is_empty() {
-        true => "nothing allows it".to_owned(),
-        false => format!("no grant covers it ({})", granted_hosts(case)),
+    let why = if case.grants.network.is_empty() {
+        "which nothing allows".to_owned()
+    } else {
+        format!("which no grant covers ({})", granted_hosts(case))
     };
     let options = suggestion::hosts(case.declared.profile, named);
-    let message = format!("{tool_id} wants to reach {wishes}, and {why}; {options} allows it");
+    let message = format!("{tool_id} needs to reach {wishes}, {why}: add {options}");
     Ruling::deny(ReasonType::Mode, not_given(message).needs(AccessKind::Network, Some(wishes), options))
 }
 
 /// Why a secret is missing: the first that the profile declares and no grant covers. A profile that asks for
 /// credentials and names none is refused too.
 fn missing_secret(case: &Case<'_>, capability: &Capability, named: &[Origin]) -> Option<Ruling> {
-    let (tool_id, refs) = (case.declared.tool_id, &case.declared.profile.credential_refs);
+    let tool_id = case.declared.tool_id;
+    let refs = &case.declared.profile.credential_refs;
     let granted = |name: &String| capability.secrets.iter().any(|granted| granted.name == *name);
     let refusal = match refs.iter().find(|name| !granted(name)) {
         // A tool's name with a comma or an `@` in an option could grant another secret, to a host of its choice.

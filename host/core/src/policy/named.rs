@@ -369,7 +369,8 @@ fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
     let whole = joined(start, typed);
     let names: Vec<Component<'_>> = Path::new(&whole).components().collect();
     let mut plain = Path::new(start).components().count();
-    let (mut place, mut depth) = (PathBuf::new(), 0_usize);
+    let mut place = PathBuf::new();
+    let mut depth = 0_usize;
     for (at, name) in names.iter().enumerate() {
         match name {
             Component::ParentDir => {
@@ -392,9 +393,10 @@ fn settled(start: &str, typed: &str, mounts: &[Mount]) -> Option<String> {
             && stays(depth.saturating_sub(Path::new(&mount.guest).components().count()), rest)
         {
             let is_as_typed = place.components().eq(names.iter().take(at + 1).copied());
-            return match is_as_typed {
-                true => Some(whole),
-                false => place.join(rest.iter().collect::<PathBuf>()).to_str().map(str::to_owned),
+            return if is_as_typed {
+                Some(whole)
+            } else {
+                place.join(rest.iter().collect::<PathBuf>()).to_str().map(str::to_owned)
             };
         }
     }

@@ -250,7 +250,8 @@ pub(super) fn is_named(rule: &Rule, policy: &Policy, names: &ToolNames<'_>, comp
 /// The paths and URLs that the sandbox closes because of rules: what rules deny, and what they ask about but the
 /// arguments do not name, so that no question is asked.
 pub(super) fn closed_places(call: &Call<'_>) -> (Vec<Denial>, Vec<UrlPattern>) {
-    let (mut paths, mut urls) = (Vec::new(), Vec::new());
+    let mut paths = Vec::new();
+    let mut urls = Vec::new();
     for rule in call.case.policy.rules() {
         match (&rule.path, &rule.url) {
             (Some(what), _) if call.closes_path(rule) => {

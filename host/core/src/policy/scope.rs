@@ -46,10 +46,12 @@ impl Scope {
             Some(Folder { path, writable: mount.writable })
         });
         let closed = capability.denials.iter().map(|denial| {
-            let (prefix, text) = (path(denial.what.prefix())?, denial.what.text().to_owned());
+            let prefix = path(denial.what.prefix())?;
+            let text = denial.what.text().to_owned();
             Some(Closed { prefix, text, read: denial.read })
         });
-        let (folders, closed) = (folders.collect::<Option<_>>()?, closed.collect::<Option<_>>()?);
+        let folders = folders.collect::<Option<_>>()?;
+        let closed = closed.collect::<Option<_>>()?;
         // What is taken out here is compared in parts; all that stays, and any new field, has to be equal.
         let mut rest = capability.canonical();
         let fields = rest.as_object_mut()?;
@@ -92,7 +94,8 @@ impl Closed {
 fn is_below(request: &str, own: &str) -> bool {
     // The word behind a rule permits special-purpose addresses, and follows the path.
     let split = |rule: &str| rule.strip_suffix(" named").map_or((rule.len(), false), |rule| (rule.len(), true));
-    let ((end, named), (own_end, own_named)) = (split(request), split(own));
+    let (end, named) = split(request);
+    let (own_end, own_named) = split(own);
     let (Some(request), Some(own)) = (request.get(..end), own.get(..own_end)) else { return false };
     let below = |rest: &str| rest.is_empty() || own.ends_with('/') || rest.starts_with('/');
     named == own_named && request.strip_prefix(own).is_some_and(below)

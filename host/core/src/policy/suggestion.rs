@@ -20,9 +20,10 @@ const VALUE_CHARS_MAX: usize = 200;
 /// The options that grant `option` (`--allow-read`) for `paths`; one with `DIR` for a folder that is not known, or whose name
 /// must not be shown.
 pub(super) fn folders<'p>(case: &Case<'_>, option: &str, paths: impl Iterator<Item = &'p NamedPath>) -> String {
-    let folders: Option<Vec<String>> = match case.declared.hides_input {
-        true => None,
-        false => paths.map(|path| folder_of(&path.typed).map(|folder| format!("{option}={folder}"))).collect(),
+    let folders: Option<Vec<String>> = if case.declared.hides_input {
+        None
+    } else {
+        paths.map(|path| folder_of(&path.typed).map(|folder| format!("{option}={folder}"))).collect()
     };
     together(folders.unwrap_or_default()).unwrap_or_else(|| format!("{option}=DIR"))
 }
@@ -52,7 +53,8 @@ pub(super) fn together_refused(mut lacking: Vec<Ruling>) -> Option<Box<Ruling>> 
     }
     let mut rest = lacking.into_iter();
     let mut first = rest.next()?;
-    let (mut options, mut causes) = (Vec::new(), Vec::new());
+    let mut options = Vec::new();
+    let mut causes = Vec::new();
     for ruling in rest {
         let Some(refusal) = ruling.refusal else { continue };
         let option = refusal.needs_authorization.map(|needed| needed.next_action).unwrap_or_default();

@@ -133,10 +133,7 @@ fn overlap(one: &str, other: &str) -> bool {
         let mut next = Vec::with_capacity(row.len());
         next.push(left);
         for (above, letter) in row.iter().copied().skip(1).zip(other.bytes()) {
-            left = match wild(byte) || wild(letter) {
-                true => above || left,
-                false => byte == letter && diagonal,
-            };
+            left = if wild(byte) || wild(letter) { above || left } else { byte == letter && diagonal };
             next.push(left);
             diagonal = above;
         }

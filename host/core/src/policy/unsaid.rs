@@ -20,7 +20,8 @@ pub enum Files {
 
 /// The profile and the grants of a tool that gets [`Files::AsGranted`]. `None` if the command line grants no folder.
 pub(crate) fn as_granted(profile: &PermissionProfile, grants: &Grants) -> Option<(PermissionProfile, Grants)> {
-    let (mut profile, mut grants) = (profile.clone(), grants.clone());
+    let mut profile = profile.clone();
+    let mut grants = grants.clone();
     for folders in [&mut grants.read, &mut grants.write] {
         folders.retain(|grant| grant.source == RuleSource::CliArg || !guard!("unsaid_files"));
     }

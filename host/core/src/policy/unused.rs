@@ -19,7 +19,8 @@ pub(super) fn notes(case: &Case<'_>, ruling: &Ruling, world: &Capability) -> Vec
 }
 
 fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
-    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let profile = case.declared.profile;
+    let tool = case.declared.tool_id;
     let reads = profile.wants(&AccessKind::FileRead);
     let granted = case.grants.folders().filter(|grant| typed(grant.source));
     match case.declared.files {
@@ -46,9 +47,10 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
         return;
     }
     for grant in case.grants.write.iter().filter(|grant| typed(grant.source)) {
-        notes.push(match reads {
-            true => format!("{} lets {tool} read only: its profile does not declare `file_write`", grant.rule),
-            false => format!("{} has no effect: {tool} does not declare file access", grant.rule),
+        notes.push(if reads {
+            format!("{} lets {tool} read only: its profile does not declare `file_write`", grant.rule)
+        } else {
+            format!("{} has no effect: {tool} does not declare file access", grant.rule)
         });
     }
     let unread = case.grants.read.iter().filter(|grant| typed(grant.source) && !reads);
@@ -56,9 +58,11 @@ fn folders(case: &Case<'_>, notes: &mut Vec<String>) {
 }
 
 fn environment(case: &Case<'_>, notes: &mut Vec<String>) {
-    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let profile = case.declared.profile;
+    let tool = case.declared.tool_id;
     for word in case.grants.variables.iter().filter(|word| typed(word.source)) {
-        let (rule, name) = (&word.rule, &word.name);
+        let rule = &word.rule;
+        let name = &word.name;
         if !profile.environment.contains(name) {
             notes.push(format!("{rule} has no effect: {tool} does not declare this variable"));
         } else if !case.grants.environment.iter().any(|(set, _)| set == name) {
@@ -81,9 +85,11 @@ fn network(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
 
 /// A request to another origin is sent without the secret.
 fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec<String>) {
-    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let profile = case.declared.profile;
+    let tool = case.declared.tool_id;
     for grant in case.grants.secrets.iter().filter(|grant| typed(grant.source)) {
-        let (rule, name) = (&grant.rule, &grant.name);
+        let rule = &grant.rule;
+        let name = &grant.name;
         if !profile.wants(&AccessKind::Credential) {
             notes.push(format!("{rule} has no effect: {tool} does not declare `credential`"));
         } else if !profile.credential_refs.contains(name) {
@@ -95,7 +101,8 @@ fn secrets(case: &Case<'_>, ruling: &Ruling, world: &Capability, notes: &mut Vec
 }
 
 fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
-    let (profile, tool) = (case.declared.profile, case.declared.tool_id);
+    let profile = case.declared.profile;
+    let tool = case.declared.tool_id;
     for grant in case.grants.tools.iter().filter(|grant| typed(grant.source)) {
         if profile.tool_calls.is_empty() {
             notes.push(format!("{} has no effect: {tool} does not declare tool_calls", grant.rule));
@@ -107,9 +114,10 @@ fn tools(case: &Case<'_>, notes: &mut Vec<String>) {
 
 fn reached(world: &Capability) -> String {
     let reached: Vec<String> = world.network.allowed().iter().map(ToString::to_string).collect();
-    match reached.is_empty() {
-        true => "it sends no requests".to_owned(),
-        false => format!("its requests can go to {} only", reached.join(", ")),
+    if reached.is_empty() {
+        "it sends no requests".to_owned()
+    } else {
+        format!("its requests can go to {} only", reached.join(", "))
     }
 }
 

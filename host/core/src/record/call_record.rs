@@ -118,7 +118,8 @@ impl CallRecord {
         let last = self.invocation.status_transitions().last();
         // The host's own code of the error, whatever code the tool chose.
         let code = last.and_then(|step| step.reason.as_deref()).unwrap_or(Refusal::TOOL_FAILED).to_owned();
-        let (is_tools, is_fault) = (code == Refusal::TOOL_FAILED, code == Refusal::HOST_FAULT);
+        let is_tools = code == Refusal::TOOL_FAILED;
+        let is_fault = code == Refusal::HOST_FAULT;
         // A guest that never ran says nothing, but the host may quote the arguments.
         let may_quote = self.result.usage.is_some() || self.invocation.keeps_no_input;
         let has_detail = self.invocation.extra.contains_key("error_detail");

@@ -115,7 +115,8 @@ impl<'de> Visitor<'de> for BlockVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Content, A::Error> {
-        let (mut kind, mut fields) = (None, Map::new());
+        let mut kind = None;
+        let mut fields = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             if name != "type" {
                 fields.insert(name, members.next_value()?);

@@ -185,7 +185,8 @@ impl<'a> Reader<'a> {
     /// Reads a string with its quotes, or a literal up to its delimiter.
     fn token(&mut self) -> Option<&'a str> {
         let quoted = self.next()? == b'"';
-        let (from, bytes) = (self.at, self.text.as_bytes());
+        let from = self.at;
+        let bytes = self.text.as_bytes();
         let mut at = from + usize::from(quoted);
         loop {
             match (quoted, bytes.get(at)) {

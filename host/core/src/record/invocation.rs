@@ -142,7 +142,8 @@ impl ToolInvocation {
     /// Creates a planned invocation. Its tool id is `unresolved:<name>` until the name is resolved.
     pub fn planned(requested: &str, model_input: &Input) -> Self {
         let created_at = Timestamp::now();
-        let (input, reference) = (model_input.shared_value(), Arc::clone(model_input.shared_reference()));
+        let input = model_input.shared_value();
+        let reference = Arc::clone(model_input.shared_reference());
         Self {
             tool_id: format!("unresolved:{requested}"),
             model_input_text: (!model_input.is_compact()).then(|| model_input.text().to_owned()),

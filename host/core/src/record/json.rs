@@ -45,7 +45,9 @@ fn is_deeper(text: &str, depth_max: usize) -> bool {
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= depth_max {
         return false;
     }
-    let (mut quoted, mut escaped, mut depth) = (false, false, 0_usize);
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut depth = 0_usize;
     for byte in text.bytes() {
         match (quoted, escaped, byte) {
             (true, true, _) => escaped = false,
@@ -70,7 +72,8 @@ pub fn read_unique_json(text: &str, values_max: usize) -> Result<Value, String> 
 /// Upper bound of the number of values in `text`: the commas and the opening brackets outside strings, plus one.
 fn values_at_most(text: &str) -> usize {
     let mut values = 1;
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quoted = false;
+    let mut escaped = false;
     for byte in text.bytes() {
         match (quoted, escaped, byte) {
             (true, true, _) => escaped = false,

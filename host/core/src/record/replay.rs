@@ -53,7 +53,8 @@ impl ClockReadings {
 
     /// The readings, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let (mut at, mut last) = (0, 0);
+        let mut at = 0;
+        let mut last = 0;
         std::iter::from_fn(move || {
             let (reading, end) = self.read(at, last)?;
             (at, last) = (end, reading);
@@ -73,7 +74,8 @@ impl ClockReadings {
 
     /// The reading after `last`, whose step begins at the byte `at`, and where the next step begins.
     fn read(&self, at: usize, last: u64) -> Option<(u64, usize)> {
-        let (mut step, mut end) = (0_u64, at);
+        let mut step = 0_u64;
+        let mut end = at;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = *self.steps.get(end)?;
             end += 1;

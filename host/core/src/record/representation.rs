@@ -85,9 +85,12 @@ impl ToolResult {
 
 /// The first line with words that the model gets, if the result has no summary. Derived from the redacted text, it says no more.
 fn summary(result: &ToolResult) -> Option<String> {
-    let text = |block: &Content| match block.is_persisted() {
-        true => block.fields.get("preview").and_then(Value::as_str).map(str::to_owned),
-        false => block.as_text().map(str::to_owned),
+    let text = |block: &Content| {
+        if block.is_persisted() {
+            block.fields.get("preview").and_then(Value::as_str).map(str::to_owned)
+        } else {
+            block.as_text().map(str::to_owned)
+        }
     };
     let mut texts = result.model_facing_content.iter().filter(|_| result.summary.is_none()).filter_map(text);
     let line = texts.find_map(|text| text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))?;
@@ -102,10 +105,7 @@ fn persisted_ref(block: &Content) -> Option<PersistedRef> {
 
 /// The type of the block that the tool wrote; `None` for what the host added or moved as a whole.
 fn original_type(block: &Content) -> Option<&str> {
-    let kind = match block.is_persisted() {
-        true => block.fields.get("of").and_then(Value::as_str)?,
-        false => block.kind.as_str(),
-    };
+    let kind = if block.is_persisted() { block.fields.get("of").and_then(Value::as_str)? } else { block.kind.as_str() };
     // Output on a stream is a log of the host.
     let is_host = block.fields.contains_key("stream") || matches!(kind, "structured_content" | "content");
     (!is_host).then_some(kind)
@@ -316,7 +316,8 @@ mod tests {
     fn representations_are_bounded_at_whole_characters() {
         let long = "\u{1f980} ".repeat(20_000);
         let shown = result(json!({ "content": [{ "type": "text", "text": long }] })).representations();
-        let (rendering, search) = (shown.ui_facing_rendering, shown.transcript_search_text);
+        let rendering = shown.ui_facing_rendering;
+        let search = shown.transcript_search_text;
         assert!(rendering.len() <= RENDERING_BYTES_MAX && rendering.len() > RENDERING_BYTES_MAX - 8);
         assert!(search.len() <= SEARCH_BYTES_MAX && search.len() > SEARCH_BYTES_MAX - 8, "{}", search.len());
     }

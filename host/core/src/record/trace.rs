@@ -64,7 +64,8 @@ impl TraceContext {
         let (known, rest) = traceparent.split_at_checked(PARENT_BYTES)?;
         let mut fields = known.split('-');
         let [version, trace, parent, flags] = [2, 32, 16, 2].map(|digits| hex(fields.next(), digits));
-        let (version, flags) = (version?, u8::try_from(flags?).ok()?);
+        let version = version?;
+        let flags = u8::try_from(flags?).ok()?;
         // A later version may add fields.
         let is_whole = rest.is_empty() || (version != 0 && rest.starts_with('-'));
         if fields.next().is_some() || version == 0xff || !is_whole {
@@ -226,7 +227,8 @@ mod tests {
     #[test]
     fn a_parent_is_read_and_a_call_below_a_call_names_its_span() {
         let context = parsed(&format!("00-{TRACE}-{PARENT}-01")).unwrap();
-        let (caller, called) = (InvocationId::new(), InvocationId::new());
+        let caller = InvocationId::new();
+        let called = InvocationId::new();
         let above = context.reference(caller);
         assert_eq!((&above["trace_id"], &above["parent_span_id"]), (&TRACE.into(), &PARENT.into()));
         let below = context.below(SpanId::of(caller)).reference(called);

@@ -172,7 +172,8 @@ impl Usage {
         self.fuel.charge(below.fuel);
         // A call that consumed nothing itself passed its whole limit on.
         if let Some(used) = &below.files {
-            let (disk_bytes, files_created) = (used.disk_bytes.unused(), used.files_created.unused());
+            let disk_bytes = used.disk_bytes.unused();
+            let files_created = used.files_created.unused();
             let files = self.files.get_or_insert(FileUsage { disk_bytes, files_created });
             files.disk_bytes.charge(used.disk_bytes);
             files.files_created.charge(used.files_created);

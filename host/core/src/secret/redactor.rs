@@ -325,10 +325,7 @@ impl Redactor {
             Value::Object(fields) => {
                 let mut found = false;
                 for (name, field) in fields.iter_mut() {
-                    found |= match inner.hides_field(name) {
-                        true => hide_value(field),
-                        false => self.redact_output(field, meter),
-                    };
+                    found |= if inner.hides_field(name) { hide_value(field) } else { self.redact_output(field, meter) };
                 }
                 found | self.redact_names(fields, meter)
             }
@@ -418,7 +415,8 @@ fn hide_value(value: &mut Value) -> bool {
 
 /// The values to search for anywhere in a text, and how.
 fn needles(terms: &Terms) -> Vec<Needle<'_>> {
-    let (mut values_left, mut bytes_left) = (ENCODED_VALUES_MAX, ENCODED_BYTES_TOTAL);
+    let mut values_left = ENCODED_VALUES_MAX;
+    let mut bytes_left = ENCODED_BYTES_TOTAL;
     let mut needles = Vec::new();
     for term in terms.0.iter().filter(|term| term.value.len() >= ANYWHERE_BYTES_MIN) {
         let length = term.value.len();

@@ -88,7 +88,8 @@ impl Scrubber {
     pub(super) fn new<'a>(needles: impl IntoIterator<Item = Needle<'a>>) -> anyhow::Result<Self> {
         let mut labels = Vec::<Arc<str>>::new();
         let mut known = HashMap::new();
-        let (mut plain, mut folded) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        let mut plain = (Vec::new(), Vec::new());
+        let mut folded = (Vec::new(), Vec::new());
         for Needle { value, label, look } in needles {
             let at = *known.entry(label).or_insert_with(|| {
                 labels.push(label.into());
@@ -350,9 +351,10 @@ fn all_forms(value: &[u8]) -> Vec<Vec<u8>> {
 /// Returns every half of a short value. For a longer one, returns a quarter from each eighth on: of any half, less than
 /// an eighth is left at each end, and all pieces together have less than twice the bytes of the value.
 fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (piece, step) = match value.len() <= HALVES_OF_BYTES_MAX {
-        true => ((value.len() / 2).max(PIECE_BYTES_MIN), 1),
-        false => (value.len() / 4, value.len() / 8),
+    let (piece, step) = if value.len() <= HALVES_OF_BYTES_MAX {
+        ((value.len() / 2).max(PIECE_BYTES_MIN), 1)
+    } else {
+        (value.len() / 4, value.len() / 8)
     };
     value.windows(piece).step_by(step)
 }

@@ -108,7 +108,8 @@ impl TraceBuilder {
     fn consequences(&mut self, at: Timestamp, result: &record::ToolResult) {
         for block in result.model_facing_content.iter().filter(|block| block.kind == "handoff_ref") {
             let text = |name: &str| Some(Value::from(string(&block.fields, name).unwrap_or_default()));
-            let (to_agent, message) = (text("to_agent"), text("message"));
+            let to_agent = text("to_agent");
+            let message = text("message");
             self.step(at, Step { to_agent, message, ..Step::new(StepType::Handoff) });
         }
         for modifier in &result.context_modifiers {
@@ -116,7 +117,8 @@ impl TraceBuilder {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let (content, key) = (Some(content.into()), Some(modifier.key.as_str().into()));
+            let content = Some(content.into());
+            let key = Some(modifier.key.as_str().into());
             self.step(at, Step { content, key, ..Step::new(StepType::MemoryWrite) });
         }
     }
@@ -164,7 +166,8 @@ impl TraceBuilder {
         let times = self.steps.iter().map(|(at, _)| *at);
         let posted = self.start.iter().map(|(at, _)| *at).chain(self.end.iter().map(|(at, _)| *at));
         let times: Vec<Timestamp> = times.chain(posted).collect();
-        let (started, latest) = (*times.iter().min()?, *times.iter().max()?);
+        let started = *times.iter().min()?;
+        let latest = *times.iter().max()?;
         let names = self.name_steps();
         let metrics = self.metrics(latest.millis_since(started));
         let (status, noted) = self.status(&metrics, &names);

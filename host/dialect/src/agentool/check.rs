@@ -165,7 +165,8 @@ fn trace(trace: &ReasoningTrace) -> Checked {
 
 /// Checks each step, and what is between them: unique ids, times in order, and a call before each result.
 fn steps(steps: &[Step]) -> Checked {
-    let (mut ids, mut calls) = (HashSet::new(), HashSet::new());
+    let mut ids = HashSet::new();
+    let mut calls = HashSet::new();
     let mut last: Option<Timestamp> = None;
     for one in steps {
         let wrong = |why: String| format!("step {:?}: {why}", one.step_id);

@@ -145,9 +145,10 @@ fn a_document_with_one_thing_wrong_is_refused() {
         let mut value = examples().into_iter().find(|(known, _)| *known == name).unwrap().1;
         let (object, field) = place.rsplit_once('/').unwrap();
         let fields = value.pointer_mut(object).unwrap().as_object_mut().unwrap();
-        match wrong.is_null() {
-            true => _ = fields.remove(field).unwrap(),
-            false => _ = fields.insert(field.to_owned(), wrong.clone()),
+        if wrong.is_null() {
+            _ = fields.remove(field).unwrap()
+        } else {
+            _ = fields.insert(field.to_owned(), wrong.clone())
         }
         assert!(!is_valid(name, &value), "{name} {place} {wrong}");
         if let Some(read) = round_trip(name, &value, Reading::Strict) {

@@ -31,9 +31,10 @@ pub fn events(invocation: &ToolInvocation, ended: &ToolResult, tool_name: &str, 
     omit_images(&mut answer);
     let at = invocation.ended_at().unwrap_or(ended.created_at);
     let error = answer.get("error").cloned().unwrap_or_default();
-    let last = match ended.is_error {
-        true => event("tool:error", at, vec![("error", error), ("result", answer.clone()), ("tool_result", answer)]),
-        false => event("tool:post", at, vec![("result", answer.clone()), ("tool_result", answer)]),
+    let last = if ended.is_error {
+        event("tool:error", at, vec![("error", error), ("result", answer.clone()), ("tool_result", answer)])
+    } else {
+        event("tool:post", at, vec![("result", answer.clone()), ("tool_result", answer)])
     };
     vec![event("tool:pre", began, Vec::new()), last]
 }

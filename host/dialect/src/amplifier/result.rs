@@ -144,7 +144,8 @@ fn is_all_said(value: &Value, blocks: &[Block]) -> bool {
 
 /// What a model reads of an error.
 fn line(error: &ToolError) -> String {
-    let (class, hint) = (class_name(error.error_class), hint(error.error_class));
+    let class = class_name(error.error_class);
+    let hint = hint(error.error_class);
     format!("{} [{class}/{}]\n{hint}", error.message, error.error_code)
 }
 

@@ -72,7 +72,8 @@ fn tool_call_count(assertion: &Assertion, trace: &Trace) -> Outcome {
         None | Some(Value::Null) => None,
         Some(_) => Some(text(assertion, "tool_name")?),
     };
-    let (min, max) = (bound(assertion, "min")?, bound(assertion, "max")?);
+    let min = bound(assertion, "min")?;
+    let max = bound(assertion, "max")?;
     if min.is_none() && max.is_none() {
         return Err("the assertion has neither `min` nor `max`".to_owned());
     }
@@ -132,9 +133,10 @@ fn latency(assertion: &Assertion, trace: &Trace) -> Outcome {
 }
 
 fn within(said: &str, measured: &Number, max: &Number) -> Outcome {
-    match compare(measured, max).is_le() {
-        true => Ok(format!("{said}, of {max} at most")),
-        false => Err(format!("{said}, more than {max}")),
+    if compare(measured, max).is_le() {
+        Ok(format!("{said}, of {max} at most"))
+    } else {
+        Err(format!("{said}, more than {max}"))
     }
 }
 

@@ -84,7 +84,8 @@ impl EvalCase {
         if text.lines().nth(1).is_some() && serde_json::from_str::<serde::de::IgnoredAny>(first).is_err() {
             return read_unique_json(text, CASES_VALUES_MAX).and_then(Self::of).map(|case| vec![case]);
         }
-        let (mut cases, mut values) = (Vec::new(), 0);
+        let mut cases = Vec::new();
+        let mut values = 0;
         for (number, line) in (1_usize..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let fail = |why: String| format!("line {number}: {why}");
             if cases.len() >= CASES_MAX {

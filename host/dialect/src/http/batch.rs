@@ -37,10 +37,7 @@ pub struct BatchDocument {
 ///
 /// What is wrong with the text, or with the calls as a batch.
 pub fn batch(text: &str, is_lines: bool) -> Result<Vec<BatchCallRequest>, String> {
-    let calls = match is_lines {
-        true => lines(text)?,
-        false => read_json(text, JSON_VALUES_MAX)?,
-    };
+    let calls = if is_lines { lines(text)? } else { read_json(text, JSON_VALUES_MAX)? };
     if calls.is_empty() {
         return Err("the batch has no calls; send at least one".to_owned());
     }

@@ -41,7 +41,8 @@ const OF_THE_WHOLE: [&str; 14] = [
 pub(super) fn complete(answer: &mut CallToolResult, schema: Option<&Value>, is_repeated: bool) {
     let Some(structured) = answer.structured_content.take() else { return };
     let serialised = structured.to_string();
-    let (mut told, mut has_structure) = (String::new(), is_repeated);
+    let mut told = String::new();
+    let mut has_structure = is_repeated;
     for block in &answer.content {
         match words(block, &told) {
             text if is(&text, &structured, &serialised) => has_structure = true,
@@ -174,7 +175,8 @@ fn is(text: &str, structured: &Value, serialised: &str) -> bool {
 /// be missing: what kind of thing an entry is, for example.
 fn says_more(structured: &Value, text: &str) -> bool {
     let mut left = counted(text);
-    let (mut all, mut missing) = (0_usize, 0_usize);
+    let mut all = 0_usize;
+    let mut missing = 0_usize;
     each_word(structured, false, &mut |word| {
         all += 1;
         missing += usize::from(!take(&mut left, word));

@@ -72,10 +72,7 @@ impl Steps {
         let field = |name: &str| data.get("progress").and_then(|progress| progress.get(name));
         let percent = field("percent").and_then(Value::as_f64);
         self.in_percent = if self.last.is_none() { percent.is_some() } else { self.in_percent };
-        let now = match self.in_percent {
-            true => percent.unwrap_or_default(),
-            false => self.last.map_or(1.0, |last| last + 1.0),
-        };
+        let now = if self.in_percent { percent.unwrap_or_default() } else { self.last.map_or(1.0, |last| last + 1.0) };
         // Progress must grow: a small step, if the tool stood still or went back.
         let step = |last: f64| (last + 0.001).max(last.next_up());
         let progress = self.last.map_or(now, |last| if now > last { now } else { step(last) });

@@ -123,7 +123,8 @@ pub fn part(
     arguments: &ReadArguments,
     provenance: &ResultProvenance,
 ) -> CallToolResult {
-    let (size, length) = (link.size.unwrap_or_default(), arguments.bytes_max());
+    let size = link.size.unwrap_or_default();
+    let length = arguments.bytes_max();
     let (start, _) = arguments.window(size);
     let is_last = start.saturating_add(window.len() as u64) >= size;
     let at = usize::try_from(arguments.offset.min(size) - start).unwrap_or_default();
@@ -137,7 +138,8 @@ pub fn part(
             (at, to, BASE64.encode(window.get(at..to).unwrap_or_default()), "base64")
         }
     };
-    let (from, to) = (start + from as u64, start + to as u64);
+    let from = start + from as u64;
+    let to = start + to as u64;
     let next = (to < size).then_some(to);
     let note = match next {
         Some(next) => format!("[bytes {from} to {to} of {size}; the next offset is {next}]"),
@@ -224,10 +226,13 @@ mod tests {
 
     /// All parts of `bytes`, in order, as their bytes and their encodings.
     fn read_all(bytes: &[u8], length: usize) -> (Vec<u8>, Vec<String>) {
-        let (mut whole, mut encodings, mut offset) = (Vec::new(), Vec::new(), json!(0));
+        let mut whole = Vec::new();
+        let mut encodings = Vec::new();
+        let mut offset = json!(0);
         while !offset.is_null() {
             let answer = read(bytes, json!({ "reference": URI, "offset": offset, "length": length }));
-            let (said, at) = (answer["content"][0]["text"].as_str().unwrap(), &answer["structuredContent"]);
+            let said = answer["content"][0]["text"].as_str().unwrap();
+            let at = &answer["structuredContent"];
             assert_eq!((&at["offset"], &at["size_bytes"]), (&offset, &json!(bytes.len())));
             let encoding = at["encoding"].as_str().unwrap().to_owned();
             whole.extend(if encoding == "base64" { BASE64.decode(said.as_bytes()).unwrap() } else { said.into() });
@@ -262,7 +267,8 @@ mod tests {
     fn parts_of_a_text_are_whole_characters_and_together_the_text() {
         let text = "a\u{e9}\u{1f980}e\u{301}\u{1b}[31mred\u{1b}[0m".repeat(50);
         for length in [1, 2, 3, 5, 7, 64, 10_000] {
-            let (mut at, mut whole) = (0, String::new());
+            let mut at = 0;
+            let mut whole = String::new();
             while at < text.len() {
                 let (from, to) = range(&text, at, length);
                 assert!(from == at && to > at && (to - from <= length.max(4)), "{from} to {to} of {length}");

@@ -13,15 +13,10 @@ use crate::{block, hint, whole};
 /// is an `isError` result, so that the model can read it. Content and structured content are each the whole answer;
 /// `output_schema` is that of the tool, whose properties keep their names.
 pub fn call_result(result: &ToolResult, revision: &ProtocolVersion, output_schema: Option<&Value>) -> CallToolResult {
-    let mut content: Vec<ContentBlock> = match result.empty_result {
-        true => Vec::new(),
-        false => result.model_facing_content.iter().flat_map(blocks).collect(),
-    };
+    let mut content: Vec<ContentBlock> =
+        if result.empty_result { Vec::new() } else { result.model_facing_content.iter().flat_map(blocks).collect() };
     content.extend(block::context(result).map(ContentBlock::text));
-    let mut answer = match result.is_error {
-        true => CallToolResult::error(content),
-        false => CallToolResult::success(content),
-    };
+    let mut answer = if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     answer.structured_content = result.structured_content.clone().filter(|value| structured_at(revision, value));
     answer.meta = Some(meta(result));
     let is_moved =
@@ -63,7 +58,8 @@ pub fn payload_link(reference: &PersistedRef) -> Resource {
 
 /// The bytes of a payload as the contents of its resource, with their provenance.
 pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
-    let (uri, mime_type) = (link.uri.clone(), link.mime_type.clone());
+    let uri = link.uri.clone();
+    let mime_type = link.mime_type.clone();
     let meta = Some(MetaObject(JsonObject::from_iter([(PROVENANCE_KEY.to_owned(), json!(provenance))])));
     match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::TextResourceContents { uri, mime_type, text, meta },
@@ -76,7 +72,8 @@ pub fn payload(link: &Resource, bytes: Vec<u8>, provenance: &ResultProvenance) -
 
 /// A part of a payload from `offset` on, with its place in the whole, and the URI of the next part, if there is one.
 pub fn payload_part(link: &Resource, offset: u64, bytes: Vec<u8>, provenance: &ResultProvenance) -> ResourceContents {
-    let (size, length) = (link.size.unwrap_or_default(), bytes.len() as u64);
+    let size = link.size.unwrap_or_default();
+    let length = bytes.len() as u64;
     let end = offset.saturating_add(length);
     let mut part = json!({ "offset": offset, "length": length, "size": size });
     if let (Some(fields), true) = (part.as_object_mut(), end < size && length > 0) {
@@ -172,7 +169,8 @@ mod tests {
 
     #[test]
     fn structured_content_is_an_object_until_the_protocol_allows_more() {
-        let (old, new) = (&ProtocolVersion::V_2025_11_25, &ProtocolVersion::V_2026_07_28);
+        let old = &ProtocolVersion::V_2025_11_25;
+        let new = &ProtocolVersion::V_2026_07_28;
         let object = json!({ "structured_content": { "n": 1 } });
         assert_eq!(mapped(object.clone(), old)["structuredContent"], json!({ "n": 1, "text": "t" }));
         let list = json!({ "structured_content": [1], "model_facing_content": [{ "type": "text", "text": "[1]" }] });

@@ -43,7 +43,8 @@ pub struct TaskFacts {
 
 impl TaskFacts {
     fn task(&self, message: Option<String>) -> Task {
-        let (created, updated) = (self.created.to_string(), self.updated.to_string());
+        let created = self.created.to_string();
+        let updated = self.updated.to_string();
         // `DetailedTask` and `created` set the status.
         let task = Task::new(self.id.clone(), TaskStatus::Working, created, updated)
             .with_ttl_ms(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX))

@@ -230,7 +230,8 @@ mod tests {
             let words = words.unwrap_or("[image: image/png, 3 bytes]");
             assert_eq!(shown, json!({ "role": "tool", "tool_call_id": "call_1", "content": words }));
         }
-        let (one, two) = (invocation("call_1"), invocation("call_2"));
+        let one = invocation("call_1");
+        let two = invocation("call_2");
         let image = saying(json!([{ "type": "image", "data": "AAAA", "media_type": "image/png" }]));
         let told = answers(&[(&one, &image), (&two, &saying(json!([{ "type": "text", "text": "t" }])))]);
         let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();

@@ -83,9 +83,10 @@ fn call_of(at: usize, item: &RawValue) -> Result<ModelCall, Unreadable> {
 /// The item for one result: a text, or a list if there are images.
 pub fn result(invocation: &ToolInvocation, result: &ToolResult) -> Value {
     let parts = parts(result);
-    let output = match parts.iter().any(|part| matches!(part, Part::Image { .. })) {
-        false => Value::String(text(parts)),
-        true => parts.into_iter().map(content).collect(),
+    let output = if parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+        parts.into_iter().map(content).collect()
+    } else {
+        Value::String(text(parts))
     };
     json!({ "type": "function_call_output", "call_id": native_id(invocation), "output": output })
 }

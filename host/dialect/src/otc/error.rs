@@ -40,7 +40,8 @@ pub(super) fn error(
 /// Class, code and hint, what hooks add for the model, and the part of the output that there is: an error has no room for
 /// it elsewhere.
 fn prompt(error: &ToolError, result: Option<&ToolResult>) -> String {
-    let (class, hint) = (class_name(error.error_class), hint_without_loading(error.error_class));
+    let class = class_name(error.error_class);
+    let hint = hint_without_loading(error.error_class);
     let mut prompt = format!("{class}/{}: {hint}", error.error_code);
     let Some(result) = result else { return prompt };
     if error.error_class == ErrorClass::PartialFailure {

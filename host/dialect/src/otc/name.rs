@@ -22,7 +22,8 @@ pub struct Named {
 impl Named {
     /// The name of a tool of `component`.
     pub fn of(declaration: &ToolDeclaration, component: &str) -> Self {
-        let (toolkit, name) = (declaration.namespace.clone(), declaration.name.clone());
+        let toolkit = declaration.namespace.clone();
+        let name = declaration.name.clone();
         Self { toolkit, name, version: component.to_owned() }
     }
 
@@ -76,7 +77,8 @@ impl Names {
         let found = self.tools.iter().enumerate();
         let mut found =
             found.filter(|(_, tool)| tool.toolkit == reference.toolkit && tool.name == reference.name).peekable();
-        let (called, version) = (format!("{}.{}", reference.toolkit, reference.name), reference.version.as_deref());
+        let called = format!("{}.{}", reference.toolkit, reference.name);
+        let version = reference.version.as_deref();
         let Some((_, known)) = found.peek().copied() else {
             let known: Vec<String> =
                 self.tools.iter().map(|tool| tool.fully_qualified(Mode::Arcade)).take(CANDIDATES_MAX).collect();

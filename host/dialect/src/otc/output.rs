@@ -28,16 +28,20 @@ pub(super) fn output(result: &ToolResult, reply: &Reply<'_>) -> Option<Value> {
             Some(artifact) => return Some(artifact_arm(artifact, reply.mode)),
             None => return Some(json!({ "value": content(blocks, context) })),
         },
-        (None, blocks) => match blocks.iter().all(|block| matches!(block.kind.as_str(), "text" | "diff")) {
-            true => Value::String(result.text()),
-            false => return Some(json!({ "value": content(blocks, context) })),
-        },
+        (None, blocks) => {
+            if blocks.iter().all(|block| matches!(block.kind.as_str(), "text" | "diff")) {
+                Value::String(result.text())
+            } else {
+                return Some(json!({ "value": content(blocks, context) }));
+            }
+        }
     };
     // Arcade has a value in every output.
     let is_silent = value.is_null() && context.is_empty();
-    match is_silent && reply.mode != Mode::Arcade {
-        true => None,
-        false => Some(json!({ "value": fitted(value, context, reply.mode) })),
+    if is_silent && reply.mode != Mode::Arcade {
+        None
+    } else {
+        Some(json!({ "value": fitted(value, context, reply.mode) }))
     }
 }
 
@@ -49,10 +53,7 @@ fn fitted(value: Value, context: &[Value], mode: Mode) -> Value {
         Value::Object(fields) => !fields.contains_key(MARK),
         _ => true,
     };
-    match fits && context.is_empty() {
-        true => value,
-        false => with_context(json!({ MARK: WRAPPED, "value": value }), context),
-    }
+    if fits && context.is_empty() { value } else { with_context(json!({ MARK: WRAPPED, "value": value }), context) }
 }
 
 /// Blocks that are more than text.

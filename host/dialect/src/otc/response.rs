@@ -79,10 +79,7 @@ impl<'a> Reply<'a> {
 pub fn result(invocation: &ToolInvocation, result: &ToolResult, reply: &Reply<'_>) -> Value {
     let finished = invocation.ended_at().unwrap_or(result.created_at);
     let started = invocation.started_at().unwrap_or_else(|| invocation.created_at());
-    let output = match result.is_error {
-        false => output(result, reply),
-        true => Some(failure(invocation, result, reply)),
-    };
+    let output = if result.is_error { Some(failure(invocation, result, reply)) } else { output(result, reply) };
     response(reply, finished, finished.millis_since(started), !result.is_error, output)
 }
 

@@ -230,7 +230,8 @@ fn every_class_of_content_comes_through_every_format() {
     for mode in Mode::ALL {
         for block in blocks() {
             let response = answered(json!({ "model_facing_content": [block] }), mode);
-            let (output, kind) = (&response["output"], block["type"].as_str().unwrap());
+            let output = &response["output"];
+            let kind = block["type"].as_str().unwrap();
             let artifact = if mode == Mode::Arcade { &output["value"]["artifact"] } else { &output["artifact"] };
             match kind {
                 "text" | "diff" => assert_eq!(output["value"], block[kind]),

@@ -58,9 +58,10 @@ impl<'a> Translation<'a> {
             other => other.to_string(),
         };
         // A reference would lead nowhere in the note.
-        match text.len() <= NOTE_BYTES_MAX && !text.contains("\"$ref\"") {
-            true => format!("[must satisfy the JSON Schema {}]", visible(&text)),
-            false => "[must satisfy a JSON Schema that this format cannot express]".to_owned(),
+        if text.len() <= NOTE_BYTES_MAX && !text.contains("\"$ref\"") {
+            format!("[must satisfy the JSON Schema {}]", visible(&text))
+        } else {
+            "[must satisfy a JSON Schema that this format cannot express]".to_owned()
         }
     }
 

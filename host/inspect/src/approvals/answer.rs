@@ -141,12 +141,11 @@ impl ApprovalCommands {
 }
 
 fn said(id: InvocationId, state: ApprovalState, what: &str, json: bool) -> anyhow::Result<Exit> {
-    let printed = match json {
-        true => show::json(&json!({ "invocation_id": id, "state": state })),
-        false => {
-            show::say(&format!("{id}: {what}"));
-            Ok(())
-        }
+    let printed = if json {
+        show::json(&json!({ "invocation_id": id, "state": state }))
+    } else {
+        show::say(&format!("{id}: {what}"));
+        Ok(())
     };
     printed.map(|()| Exit::Succeeded).or_else(show::closed)
 }

@@ -50,9 +50,10 @@ impl ApprovalCommands {
 
     pub(super) fn forget(&self, json: bool) -> anyhow::Result<Exit> {
         let forgotten = if self.journal.exists() { self.journal.with(|store| store.forget_sessions())? } else { 0 };
-        let text = match json {
-            true => show::json_line(&json!({ "forgotten": forgotten })),
-            false => format!("{} for a session forgotten\n", show::counted(forgotten as u64, "approval")),
+        let text = if json {
+            show::json_line(&json!({ "forgotten": forgotten }))
+        } else {
+            format!("{} for a session forgotten\n", show::counted(forgotten as u64, "approval"))
         };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
@@ -85,9 +86,10 @@ fn line(summary: &Summary, known: &[String], lead: &str) -> String {
         ApprovalState::Pending => format!("{id}  waits for an answer until {expires_at}"),
         state => format!("{id}  {state}"),
     });
-    match lead.is_empty() {
-        true => sheet.value("tool", tool_id, ROWS_MAX),
-        false => sheet.rows_of(lead),
+    if lead.is_empty() {
+        sheet.value("tool", tool_id, ROWS_MAX)
+    } else {
+        sheet.rows_of(lead)
     }
     if let Some(actor) = actor_ref {
         sheet.value("caller", actor, ROWS_MAX);

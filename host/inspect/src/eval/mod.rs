@@ -132,7 +132,8 @@ impl Eval {
 }
 
 async fn result(case: &EvalCase, trace: &Trace, judge: &Judge) -> EvalResult {
-    let (mut results, mut models) = (Vec::with_capacity(case.assertions.len()), Vec::new());
+    let mut results = Vec::with_capacity(case.assertions.len());
+    let mut models = Vec::new();
     for assertion in &case.assertions {
         if let Some(settled) = evaluation::check(assertion, trace) {
             results.push(settled);

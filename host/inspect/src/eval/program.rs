@@ -88,9 +88,10 @@ async fn talk(child: &mut Child, question: &str) -> Result<String, String> {
     };
     let ((), answer, said) = tokio::try_join!(send, answer(output), said(errors))?;
     let status = child.wait().await.map_err(|error| format!("cannot wait for it: {error}"))?;
-    match status.success() {
-        true => String::from_utf8(answer).map_err(|_| "its answer is not UTF-8 text".to_owned()),
-        false => Err(ended(status, &said)),
+    if status.success() {
+        String::from_utf8(answer).map_err(|_| "its answer is not UTF-8 text".to_owned())
+    } else {
+        Err(ended(status, &said))
     }
 }
 
@@ -100,10 +101,7 @@ async fn answer(output: impl AsyncRead + Unpin) -> Result<Vec<u8>, String> {
     let mut answer = Vec::new();
     let read = output.take(max as u64 + 1).read_to_end(&mut answer).await;
     read.map_err(|error| format!("cannot read its answer: {error}"))?;
-    match answer.len() > max {
-        true => Err(format!("it printed more than {VERDICT_BYTES_MAX} bytes")),
-        false => Ok(answer),
-    }
+    if answer.len() > max { Err(format!("it printed more than {VERDICT_BYTES_MAX} bytes")) } else { Ok(answer) }
 }
 
 /// Reads standard error to its end, and returns the beginning.

@@ -96,10 +96,7 @@ impl Origin {
         match self {
             Self::Call(class) => {
                 let error = Refusal::new(class, code, "").to_error();
-                let retry = match error.retry.safe {
-                    true => "; safe if the tool made no lasting changes",
-                    false => "",
-                };
+                let retry = if error.retry.safe { "; safe if the tool made no lasting changes" } else { "" };
                 vec![("class", with_id(class)), ("retry", format!("{}{retry}", retry_words(error.recoverability)))]
             }
             Self::Api(status) => vec![("HTTP API", format!("status {status}"))],

@@ -37,7 +37,8 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
     let of = |result: &Value, pointer: &str| result.pointer(pointer).cloned();
     for field in ["error_class", "error_code"] {
         let pointer = format!("/error/{field}");
-        let (before, now) = (of(recorded, &pointer), of(replayed, &pointer));
+        let before = of(recorded, &pointer);
+        let now = of(replayed, &pointer);
         if before != now {
             return Some(described("error", None, Place { pointer: format!("/{field}"), before, now }));
         }
@@ -49,7 +50,8 @@ pub(super) fn first(recorded: &Value, replayed: &Value) -> Option<Difference> {
         artifacts.filter_map(Value::as_object_mut).for_each(|block| _ = block.remove("reference"));
         blocks
     };
-    let (before, now) = (blocks(recorded), blocks(replayed));
+    let before = blocks(recorded);
+    let now = blocks(replayed);
     for at in 0..before.len().max(now.len()) {
         if let Some(place) = differing(before.get(at), now.get(at), String::new()) {
             return Some(described("content", Some(at), place));

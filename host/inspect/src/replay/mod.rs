@@ -155,7 +155,8 @@ impl Replay {
             (_, None) => Ok(Err(Blocked::with(ReplayBlocker::ComponentChanged, &component.display().to_string()))),
             (Some(tool), Some(_)) => Ok(Ok((tool, loaded))),
             (None, Some(_)) => {
-                let (file, tool) = (component.display(), &recorded.tool_id);
+                let file = component.display();
+                let tool = &recorded.tool_id;
                 Err(BadRequest(format!("--component: {file} has no tool with the id {tool}")).into())
             }
         }
@@ -187,7 +188,8 @@ fn at_most(now: Limits, recorded: &Usage) -> Limits {
 
 /// What the replay says about the recorded call.
 fn judge(recorded: &Recorded, replayed: &CallRecord) -> anyhow::Result<Outcome> {
-    let (invocation, result) = (&replayed.invocation, &replayed.result);
+    let invocation = &replayed.invocation;
+    let result = &replayed.result;
     let error = result.error.as_ref();
     let blocked = |blocker: ReplayBlocker| Ok(Outcome::Blocked(vec![blocker.into()]));
     if result.error_class() == Some(ErrorClass::Canceled) {

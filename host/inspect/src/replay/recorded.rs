@@ -114,7 +114,8 @@ mod tests {
     use super::*;
 
     fn invocation(sent: &str, ran: &str) -> ToolInvocation {
-        let (sent, ran) = (Input::from_text(sent), Input::from_text(ran));
+        let sent = Input::from_text(sent);
+        let ran = Input::from_text(ran);
         let mut invocation = ToolInvocation::planned("t", &sent);
         invocation.call_input = Some(ran.to_value().into());
         invocation.call_input_ref = Some(ran.reference().into());

@@ -142,9 +142,8 @@ fn parse(text: &str) -> Result<Vec<Post>, BadRequest> {
         return Err(BadRequest("cannot add steps: there is no step in the input".to_owned()));
     }
     let read = |(at, value): (usize, Result<Value, String>)| {
-        let post = value.and_then(|value| Post::read(value, now)).and_then(|post| match post.at <= now {
-            true => Ok(post),
-            false => Err("its `timestamp` is in the future".to_owned()),
+        let post = value.and_then(|value| Post::read(value, now)).and_then(|post| {
+            if post.at <= now { Ok(post) } else { Err("its `timestamp` is in the future".to_owned()) }
         });
         post.map_err(|why| BadRequest(format!("cannot add step {}: {why}; no step was added", at + 1)))
     };
@@ -270,7 +269,8 @@ mod tests {
     fn what_is_older_than_the_log_is_removed_with_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path());
-        let (old, new) = (path(&home, "old"), path(&home, "new"));
+        let old = path(&home, "old");
+        let new = path(&home, "new");
         for (path, session) in [(&old, "old"), (&new, "new")] {
             append(path, session, "{\"type\":\"end\"}\n").unwrap();
         }

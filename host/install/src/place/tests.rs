@@ -64,7 +64,8 @@ fn a_name_that_changed_while_the_user_was_asked_is_not_overwritten() {
 #[test]
 fn a_kill_between_two_steps_leaves_a_lock_that_counts() {
     let test = Test::new();
-    let (old, new) = (entry("a"), Entry { size: 8, ..entry("a") });
+    let old = entry("a");
+    let new = Entry { size: 8, ..entry("a") };
     test.put(&old, None).unwrap();
     // As killed after the first step: both are confirmed, and the lock is the old one; then the new one.
     test.place.confirm(vec![old.clone(), new.clone()]).unwrap();
@@ -148,7 +149,8 @@ fn a_name_that_was_taken_out_of_the_lock_by_other_means_can_be_removed() {
 #[test]
 fn a_name_stays_with_its_bytes_when_a_lock_changes_that_has_lost_it() {
     let test = Test::new();
-    let (a, b) = (entry("a"), entry("b"));
+    let a = entry("a");
+    let b = entry("b");
     test.put(&a, None).unwrap();
     std::fs::remove_file(test.place.file()).unwrap();
     test.put(&b, None).unwrap();

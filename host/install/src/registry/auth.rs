@@ -146,7 +146,8 @@ fn challenge(header: &str) -> Option<Challenge> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    let (mut realm, mut service) = (None, None);
+    let mut realm = None;
+    let mut service = None;
     let mut rest = rest;
     while let Some((name, after)) = rest.split_once('=') {
         let (value, after) = match after.strip_prefix('"') {

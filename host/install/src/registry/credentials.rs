@@ -145,7 +145,8 @@ impl AuthEntry {
             let password = password.trim_end_matches('\0').to_owned().into();
             return Some(Credential::Password { user: user.to_owned(), password });
         }
-        let (user, password) = (given(&self.username)?, given(&self.password)?);
+        let user = given(&self.username)?;
+        let password = given(&self.password)?;
         Some(Credential::Password { user, password: password.into() })
     }
 }
@@ -219,9 +220,10 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credential>, Refusal> {
     if !status.success() {
         // The words of docker's own helpers.
         let says = String::from_utf8_lossy(&printed).to_ascii_lowercase();
-        return match says.contains("credentials not found") {
-            true => Ok(None),
-            false => Err(failed(&format!("failed with {status}"))),
+        return if says.contains("credentials not found") {
+            Ok(None)
+        } else {
+            Err(failed(&format!("failed with {status}")))
         };
     }
     let helped: Helped = serde_json::from_slice(&printed).map_err(|_| failed("printed no credentials"))?;
@@ -274,7 +276,8 @@ mod tests {
             assert_eq!(of(&config, "other.io").await.unwrap(), None);
         }
         // Of several spellings docker's own counts.
-        let (old, new) = (BASE64.encode(b"me:old"), BASE64.encode(b"me:new"));
+        let old = BASE64.encode(b"me:old");
+        let new = BASE64.encode(b"me:new");
         let others = format!(r#""GHCR.io":{{"auth":"{old}"}},"https://ghcr.io":{{"auth":"{old}"}}"#);
         let config = format!(r#"{{"auths":{{{others},"ghcr.io":{{"auth":"{new}"}}}}}}"#);
         assert_eq!(of(&config, "ghcr.io").await.unwrap(), Some(password("me", "new")));

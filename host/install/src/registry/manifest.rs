@@ -77,7 +77,8 @@ pub struct Descriptor {
 impl Descriptor {
     /// The descriptor of `bytes`.
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
-        let (digest, size) = (Digest::of(bytes).to_string(), bytes.len() as u64);
+        let digest = Digest::of(bytes).to_string();
+        let size = bytes.len() as u64;
         Self { media_type: media_type.to_owned(), digest, size, artifact_type: None, annotations: None }
     }
 }

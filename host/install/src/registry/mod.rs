@@ -65,7 +65,9 @@ pub struct RegistrySettings {
 
 impl Default for RegistrySettings {
     fn default() -> Self {
-        let (plain_http, token_servers, roots) = (Vec::new(), Vec::new(), Vec::new());
+        let plain_http = Vec::new();
+        let token_servers = Vec::new();
+        let roots = Vec::new();
         Self { plain_http, token_servers, roots, patience: PATIENCE, credentials: Credentials::default() }
     }
 }

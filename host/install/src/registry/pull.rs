@@ -101,9 +101,10 @@ impl Registries {
 
 /// Refuses bytes whose digest is not the one under which they were asked for.
 fn check_digest(what: &str, expected: Digest, found: Digest) -> Result<(), Refusal> {
-    match expected == found || !guard!("registry_digests") {
-        true => Ok(()),
-        false => Err(refusal::mismatch(what, &expected.to_string(), &found.to_string())),
+    if expected == found || !guard!("registry_digests") {
+        Ok(())
+    } else {
+        Err(refusal::mismatch(what, &expected.to_string(), &found.to_string()))
     }
 }
 
@@ -164,10 +165,7 @@ impl Repository<'_> {
             take(part)
         });
         pouring.await?;
-        match taken == size || !guard!("registry_sizes") {
-            true => Ok(()),
-            false => Err(wrong(taken)),
-        }
+        if taken == size || !guard!("registry_sizes") { Ok(()) } else { Err(wrong(taken)) }
     }
 
     /// Fetches a small blob whole, and checks its digest.

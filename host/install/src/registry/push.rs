@@ -53,13 +53,13 @@ impl Registries {
         let repository = self.repository(to, Access::Push)?;
         let bytes = artifact.manifest();
         repository.put(&to.version(), MANIFEST, &bytes).await?;
-        let (digest, kept) = (Digest::of(&bytes), repository.manifest(&to.version()).await?.digest);
-        match kept == digest {
-            true => Ok(()),
-            false => {
-                let what = "what the registry has under this tag";
-                Err(refusal::mismatch(what, &digest.to_string(), &kept.to_string()))
-            }
+        let digest = Digest::of(&bytes);
+        let kept = repository.manifest(&to.version()).await?.digest;
+        if kept == digest {
+            Ok(())
+        } else {
+            let what = "what the registry has under this tag";
+            Err(refusal::mismatch(what, &digest.to_string(), &kept.to_string()))
         }
     }
 

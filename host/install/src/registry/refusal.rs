@@ -83,13 +83,12 @@ pub(super) fn unsupported(reference: &str, why: &str) -> Refusal {
 
 /// Credentials that are missing or refused.
 pub(super) fn unauthorized(host: &str, had_credentials: bool) -> Refusal {
-    let message = match had_credentials {
-        true => format!(
-            "the registry {host} refuses the credentials that docker keeps for it; run `docker login {host}` again"
-        ),
-        false => format!(
+    let message = if had_credentials {
+        format!("the registry {host} refuses the credentials that docker keeps for it; run `docker login {host}` again")
+    } else {
+        format!(
             "the registry {host} wants credentials; run `docker login {host}`, or put them into docker's config.json"
-        ),
+        )
     };
     Refusal::new(ErrorClass::CredentialMissing, "registry_unauthorized", message)
 }

@@ -257,7 +257,9 @@ mod tests {
 
     #[test]
     fn a_registry_leads_to_public_addresses_and_to_the_one_zone_of_its_own() {
-        let (public, private, loopback) = (Some(Zone::Public), Some(Zone::Private), Some(Zone::Loopback));
+        let public = Some(Zone::Public);
+        let private = Some(Zone::Private);
+        let loopback = Some(Zone::Loopback);
         assert!(may_lead(&[private], public) && may_lead(&[private, private], private) && may_lead(&[], public));
         for own in [&[public, private][..], &[private, loopback], &[public], &[None], &[]] {
             assert!(!may_lead(own, private), "{own:?}");

@@ -33,9 +33,8 @@ pub(super) fn check(
 
 /// Reads a bundle of any version. It proves nothing.
 pub(super) fn read(bytes: &[u8]) -> Result<Bundle, (Problem, String)> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
-        true => (Problem::Truncated, String::new()),
-        false => (Problem::Malformed, error.to_string()),
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        if error.is_eof() { (Problem::Truncated, String::new()) } else { (Problem::Malformed, error.to_string()) }
     })?;
     if let Some(why) = ambiguity(bytes, &value).filter(|_| guard!("bundle_ambiguity")) {
         return Err((Problem::Malformed, why));

@@ -28,13 +28,12 @@ impl ManagedKey {
     /// A text that is no public key, and a key of another kind.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let der = match text.starts_with("-----") {
-            true => DerPublicKey::from_pem(text).map_err(|_| "it is not a PEM public key".to_owned())?,
-            false => {
-                let joined: String = text.split_whitespace().collect();
-                let bytes = BASE64.decode(joined.as_bytes());
-                DerPublicKey::new(bytes.map_err(|_| "it is neither PEM nor base64".to_owned())?)
-            }
+        let der = if text.starts_with("-----") {
+            DerPublicKey::from_pem(text).map_err(|_| "it is not a PEM public key".to_owned())?
+        } else {
+            let joined: String = text.split_whitespace().collect();
+            let bytes = BASE64.decode(joined.as_bytes());
+            DerPublicKey::new(bytes.map_err(|_| "it is neither PEM nor base64".to_owned())?)
         };
         Self::from_der(der)
     }

@@ -100,9 +100,10 @@ fn mismatch(bundle: &Bundle, verifier: &Verifier, subject: &Subject<'_>, found: 
         };
         let policy = VerificationPolicy::any_identity().skip_sct();
         let is_genuine = verifier.verify(Sha256Hash::from(*other.bytes()), bundle, &policy).is_ok();
-        return match is_genuine {
-            true => refusal::replayed(found, &other.to_string(), &subject.digest),
-            false => Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest)),
+        return if is_genuine {
+            refusal::replayed(found, &other.to_string(), &subject.digest)
+        } else {
+            Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest))
         };
     };
     // The signature over the statement was checked before its digest.

@@ -77,15 +77,17 @@ fn check_message(
     if let Some(other) = claimed(bundle).filter(|claimed| *claimed != subject.digest) {
         let hash = Sha256Hash::from(*other.bytes());
         let is_genuine = verify_signature_prehashed(&key.der, hash.as_bytes(), &message.signature, key.scheme).is_ok();
-        return Err(match is_genuine {
-            true => refusal::replayed(found, &other.to_string(), &subject.digest),
+        return Err(if is_genuine {
+            refusal::replayed(found, &other.to_string(), &subject.digest)
+        } else {
             // With Ed25519 nothing can be said of bytes that are not there, so the hint has to do.
-            false => Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest)),
+            Problem::WrongDigest.refusal(found, &format!("it names {other}, and this is {}", subject.digest))
         });
     }
-    match verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok() || !guard!("managed_key") {
-        true => Ok(()),
-        false => Err(Problem::Invalid.refusal(found, unsupported(key))),
+    if verify_signature(&key.der, subject.bytes, &message.signature, key.scheme).is_ok() || !guard!("managed_key") {
+        Ok(())
+    } else {
+        Err(Problem::Invalid.refusal(found, unsupported(key)))
     }
 }
 

@@ -109,7 +109,8 @@ impl SignatureVerifier {
     }
 
     fn check(&self, subject: &Subject<'_>, referrer: &Referrer) -> (&'static str, Result<Signed, Refusal>) {
-        let (bytes, found) = (&*referrer.bytes, &*referrer.found);
+        let bytes = &*referrer.bytes;
+        let found = &*referrer.found;
         let refused = |problem: Problem, why: &str| ("unknown", Err(problem.refusal(found, why)));
         if bytes.len() > SIGNATURE_BYTES_MAX && guard!("signature_bytes") {
             return ("unknown", Err(refusal::too_large(found, bytes.len())));
@@ -301,12 +302,15 @@ mod tests {
 
     #[test]
     fn of_several_signers_that_of_the_lock_counts() {
-        let ((one, one_public), (two, two_public)) = (unencrypted(), unencrypted());
+        let (one, one_public) = unencrypted();
+        let (two, two_public) = unencrypted();
         let mut place = Place::new("ghcr.io/acme/jq:1", b"jq");
         let keys = [one, two].map(|secret| SigningKey::read(&secret, || panic!()).unwrap());
         let signatures = keys.each_ref().map(|key| key.sign_file(b"jq", "jq").unwrap().bytes);
         let policy = || place.trusting(&format!("minisign {one_public}\nminisign {two_public}"));
-        let (first, second, third) = (policy(), policy(), policy());
+        let first = policy();
+        let second = policy();
+        let third = policy();
         assert_eq!(place.judge(first, &signatures).unwrap().signer.as_ref(), Some(keys[0].signer()));
         place.last_signer = Some(keys[1].signer().clone());
         assert_eq!(place.judge(second, &signatures).unwrap().signer.as_ref(), Some(keys[1].signer()));
@@ -328,7 +332,9 @@ mod tests {
         let by =
             |identity: &str| Signer::Identity { identity: identity.to_owned(), issuer: "https://x.test".to_owned() };
         let at = |tag: &str| by(&format!("https://github.com/acme/jq/.github/workflows/r.yml@refs/tags/{tag}"));
-        let (person, before, after) = (by("me@acme.test"), at("v1"), at("v2"));
+        let person = by("me@acme.test");
+        let before = at("v1");
+        let after = at("v2");
         let signers = [&person, &after, &before];
         assert_eq!(preferred(&signers, Some(&before)), Some(&before));
         assert_eq!(preferred(&signers[..2], Some(&before)), Some(&after));

@@ -58,9 +58,10 @@ pub fn read(home: &Path, digest: &Digest) -> Result<Vec<u8>, Refusal> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(digest)),
         Err(error) => return Err(changed(&path, &error.to_string())),
     };
-    match Digest::of(&bytes) == *digest || !guard!("store_digests") {
-        true => Ok(bytes),
-        false => Err(changed(&path, "its bytes have another digest")),
+    if Digest::of(&bytes) == *digest || !guard!("store_digests") {
+        Ok(bytes)
+    } else {
+        Err(changed(&path, "its bytes have another digest"))
     }
 }
 
@@ -210,7 +211,8 @@ impl Store {
         }
         // Read while no process installs, so that what is installed meanwhile is not removed.
         let used = is_used()?;
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         for (digest, size) in self.components()? {
             if !used.contains(&digest) {
                 let file = self.folder.join(COMPONENTS).join(format!("{}{ENDING}", digest.hex()));
@@ -257,7 +259,8 @@ impl Draft {
 fn damage(file: &Path, digest: &Digest) -> Option<String> {
     let hash = || -> io::Result<Digest> {
         let mut open = private::open(file, Others::Nothing)?;
-        let (mut hasher, mut piece) = (Hasher::default(), vec![0; 1 << 16]);
+        let mut hasher = Hasher::default();
+        let mut piece = vec![0; 1 << 16];
         loop {
             match open.read(&mut piece)? {
                 0 => return Ok(hasher.finish()),
@@ -328,7 +331,8 @@ mod tests {
     fn what_no_lock_names_is_pruned_unless_another_process_installs() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::open(home.path()).unwrap();
-        let (used, _) = (put(&store, b"used"), put(&store, b"unused"));
+        let used = put(&store, b"used");
+        let _ = put(&store, b"unused");
         let other = Store::open(home.path()).unwrap();
         assert_eq!(store.prune(|| Ok(Vec::new())).unwrap(), None);
         assert_eq!(other.prune(|| Ok(vec![used])).unwrap(), Some((1, 6)));

@@ -85,7 +85,8 @@ fn a_failure_after_a_denial_has_the_verdict_of_the_sandbox_and_its_output() {
 fn only_a_partial_outcome_with_the_error_of_a_whole_call_has_failed() {
     let partial = |class| {
         let output = Output { content: "[]".to_owned(), structured: None, ui_summary: None };
-        let (code, message) = (String::new(), String::new());
+        let code = String::new();
+        let message = String::new();
         let error = GuestError { class, code, message, detail: None, retry_after_ms: None };
         Outcome::Partial(PartialOutput { output, error })
     };

@@ -169,10 +169,7 @@ impl Gate {
     /// Decides again after the connection is made: one with the same address at both ends led back to this machine, by
     /// an address or a route that was added meanwhile.
     pub(super) fn vet_route(&self, target: &Target, from: SocketAddr, to: SocketAddr) -> Result<(), Error> {
-        match from.ip() == to.ip() && guard!("vet_addresses") {
-            true => self.vet_address(target, to.ip(), true),
-            false => Ok(()),
-        }
+        if from.ip() == to.ip() && guard!("vet_addresses") { self.vet_address(target, to.ip(), true) } else { Ok(()) }
     }
 
     fn vet_address(&self, target: &Target, address: IpAddr, here: bool) -> Result<(), Error> {

@@ -48,7 +48,8 @@ pub(crate) enum Unanswered {
 impl Ask {
     /// Sends the request, if it is allowed, and reads the response.
     pub(crate) async fn send(self, gate: Arc<Gate>) -> Result<Told, Unanswered> {
-        let (within, bytes_max) = (self.within, self.room.min(BODY_BYTES_MAX));
+        let within = self.within;
+        let bytes_max = self.room.min(BODY_BYTES_MAX);
         let header_bytes = u64::from(gate.limits().header_bytes);
         let request = self.request(header_bytes).map_err(Unanswered::Malformed)?;
         let answer = async {

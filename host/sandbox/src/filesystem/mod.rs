@@ -140,7 +140,8 @@ impl Guarded<'_> {
         position: Option<u64>,
     ) -> FsResult<Resource<DynOutputStream>> {
         let inner = self.plain.table.delete(stream)?;
-        let (rules, _charge) = (Arc::clone(&self.rules), self.charge(STREAM_BYTES)?);
+        let rules = Arc::clone(&self.rules);
+        let _charge = self.charge(STREAM_BYTES)?;
         let metered: DynOutputStream = Box::new(Metered { inner, file, position, rules, _charge });
         Ok(self.plain.table.push(metered)?)
     }
@@ -268,7 +269,8 @@ impl HostDescriptor for Guarded<'_> {
         self.check(&fd, &path, follow, true).await?;
         match self.find(&fd, &path, follow, true).await? {
             Found::Place(place) => {
-                let (folder, flags) = (again(&place.folder), PathFlags::empty());
+                let folder = again(&place.folder);
+                let flags = PathFlags::empty();
                 let set = self.plain.set_times_at(folder, flags, place.name.clone(), accessed, modified).await;
                 self.leave(place)?;
                 set
@@ -303,7 +305,8 @@ impl HostDescriptor for Guarded<'_> {
                 return Err(error);
             }
         };
-        let (from, to) = (again(&old.folder), again(&new.folder));
+        let from = again(&old.folder);
+        let to = again(&new.folder);
         let linked = self.plain.link_at(from, path_flags, old.name.clone(), to, new.name.clone()).await;
         self.leave(old)?;
         self.leave(new)?;
@@ -325,7 +328,8 @@ impl HostDescriptor for Guarded<'_> {
         let renamed = if self.denials().opened_by_move(&old.host, &new.host) {
             Err(ErrorCode::Access.into())
         } else {
-            let (from, to) = (again(&old.folder), again(&new.folder));
+            let from = again(&old.folder);
+            let to = again(&new.folder);
             self.plain.rename_at(from, old.name.clone(), to, new.name.clone()).await
         };
         self.leave(old)?;
@@ -350,9 +354,10 @@ impl HostDescriptor for Guarded<'_> {
         }
         self.check(&fd, &path, false, false).await?;
         let place = self.place(&fd, &path).await?;
-        let target = match self.denials().cover(&place.host, false) {
-            true => Err(ErrorCode::Access.into()),
-            false => self.plain.readlink_at(again(&place.folder), place.name.clone()).await,
+        let target = if self.denials().cover(&place.host, false) {
+            Err(ErrorCode::Access.into())
+        } else {
+            self.plain.readlink_at(again(&place.folder), place.name.clone()).await
         };
         self.leave(place)?;
         target
@@ -366,9 +371,10 @@ impl HostDescriptor for Guarded<'_> {
         self.check(&fd, &path, false, true).await?;
         let place = self.place(&fd, &path).await?;
         // A parent of a denied path may be created, because that replaces nothing.
-        let made = match guard!("denial_races") && self.denials().cover(&place.host, true) {
-            true => Err(ErrorCode::Access.into()),
-            false => self.plain.create_directory_at(again(&place.folder), place.name.clone()).await,
+        let made = if guard!("denial_races") && self.denials().cover(&place.host, true) {
+            Err(ErrorCode::Access.into())
+        } else {
+            self.plain.create_directory_at(again(&place.folder), place.name.clone()).await
         };
         self.leave(place)?;
         made

@@ -52,7 +52,8 @@ impl Guarded<'_> {
     /// Opens `path` for a change that needs no access to its content, with the access that is permitted: to read, or
     /// else to write.
     pub(super) async fn open_to_change(&mut self, fd: Fd, path: String) -> FsResult<Fd> {
-        let (follow, open) = (PathFlags::SYMLINK_FOLLOW, OpenFlags::empty());
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let open = OpenFlags::empty();
         let read = self.open_only_files(again(&fd), follow, path.clone(), open, DescriptorFlags::READ).await;
         match read {
             Err(error) if error.downcast_ref() == Some(&ErrorCode::Access) => {
@@ -91,12 +92,14 @@ impl Guarded<'_> {
         let mut path = path;
         for _ in 0..=LINKS_MAX {
             let Some((folder, name)) = folder_and_name(&path) else {
-                let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+                let follow = PathFlags::SYMLINK_FOLLOW;
+                let flags = DescriptorFlags::READ;
                 return self.plain.open_at(again(fd), follow, path, OpenFlags::DIRECTORY, flags).await;
             };
             let parent = self.open_folder(fd, folder).await?;
             self.rules.quota.changes(&parent);
-            let (inside, asked) = (Arc::clone(&parent), name.to_owned());
+            let inside = Arc::clone(&parent);
+            let asked = name.to_owned();
             let follows = wish.follow && !wish.flags.contains(OFlags::EXCL);
             let done =
                 GUEST_FILES.run(move || match follows.then(|| beneath::link_target(&inside, &asked)).flatten() {
@@ -115,7 +118,8 @@ impl Guarded<'_> {
     /// Opens the folder at `path`. The dot at the end makes the operating system refuse anything else, so that opening
     /// cannot block.
     async fn open_folder(&mut self, fd: &Fd, path: &str) -> FsResult<Arc<File>> {
-        let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let flags = DescriptorFlags::READ;
         let opened = self.plain.open_at(again(fd), follow, format!("{path}/."), OpenFlags::DIRECTORY, flags).await?;
         match self.plain.table.delete(opened)? {
             Descriptor::Dir(dir) => Ok(dir.dir),
@@ -210,7 +214,8 @@ mod tests {
         let limits = Limits::default();
         let rules = Arc::new(Rules::new(&Capability::default(), &limits));
         let at_work = {
-            let (mut wasi, mut table) = (WasiCtxBuilder::new().build(), ResourceTable::new());
+            let mut wasi = WasiCtxBuilder::new().build();
+            let mut table = ResourceTable::new();
             let root = File::open(dir.path()).unwrap();
             let root = filesystem::Dir::new(root, FsPerms::ReadWrite, OpenMode::READ, false);
             let root = table.push(Descriptor::Dir(root)).unwrap();

@@ -96,18 +96,20 @@ impl Guarded<'_> {
     /// Fails if `path` below `fd` leads to a denied path, whether that exists or not. `write` also applies denials of
     /// writing.
     pub(super) async fn check(&mut self, fd: &Fd, path: &str, follow: bool, write: bool) -> FsResult<()> {
-        match self.is_resolved_to(fd, path, follow, move |denials, resolved| denials.close(resolved, write)).await? {
-            true => Err(ErrorCode::Access.into()),
-            false => Ok(()),
+        if self.is_resolved_to(fd, path, follow, move |denials, resolved| denials.close(resolved, write)).await? {
+            Err(ErrorCode::Access.into())
+        } else {
+            Ok(())
         }
     }
 
     /// Fails also if a denied path lies below `path`: a move would take it to a place where it is not denied, and what
     /// takes its place would count as denied.
     async fn check_move(&mut self, fd: &Fd, path: &str) -> FsResult<()> {
-        match self.is_resolved_to(fd, path, false, |denials, resolved| denials.hold_in_place(&resolved.end)).await? {
-            true => Err(ErrorCode::Access.into()),
-            false => Ok(()),
+        if self.is_resolved_to(fd, path, false, |denials, resolved| denials.hold_in_place(&resolved.end)).await? {
+            Err(ErrorCode::Access.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -127,7 +129,8 @@ impl Guarded<'_> {
             return Err(ErrorCode::NameTooLong.into());
         }
         let (folder, _) = self.folder(fd)?;
-        let (rules, path) = (Arc::clone(&self.rules), path.to_owned());
+        let rules = Arc::clone(&self.rules);
+        let path = path.to_owned();
         let work = move || {
             resolve(&folder, &path, follow)
                 .map(|resolved| resolved.is_some_and(|resolved| question(&rules.denials, &resolved)))

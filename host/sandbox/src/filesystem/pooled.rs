@@ -32,7 +32,8 @@ macro_rules! in_pool {
         // Changes what has the name `path`, and says so.
         $(async fn $touch(&mut self, fd: Fd, $($c: $v,)* path: String) -> FsResult<()> {
             self.0.changes(&fd);
-            let (folder, named) = (again(&fd), path.clone());
+            let folder = again(&fd);
+            let named = path.clone();
             GUEST_FILES.within(HostDescriptor::$touch(&mut self.0, fd, $($c,)* path)).await?;
             self.0.touched(Touch::$how, &folder, &named);
             Ok(())
@@ -88,7 +89,8 @@ impl HostDescriptor for Pooled<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Fd> {
         self.0.changes(&fd);
-        let (folder, named) = (again(&fd), path.clone());
+        let folder = again(&fd);
+        let named = path.clone();
         let opened = GUEST_FILES.within(HostDescriptor::open_at(&mut self.0, fd, at, path, open, flags)).await?;
         self.0.opened(&opened, &folder, &named, open, flags);
         Ok(opened)
@@ -110,7 +112,8 @@ impl HostDescriptor for Pooled<'_> {
         modified: NewTimestamp,
     ) -> FsResult<()> {
         self.0.changes(&fd);
-        let (folder, named) = (again(&fd), path.clone());
+        let folder = again(&fd);
+        let named = path.clone();
         GUEST_FILES.within(HostDescriptor::set_times_at(&mut self.0, fd, at, path, accessed, modified)).await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())
@@ -118,7 +121,8 @@ impl HostDescriptor for Pooled<'_> {
 
     async fn link_at(&mut self, fd: Fd, at: PathFlags, old: String, new_fd: Fd, new: String) -> FsResult<()> {
         self.0.changes(&fd);
-        let (folder, named) = (again(&new_fd), new.clone());
+        let folder = again(&new_fd);
+        let named = new.clone();
         GUEST_FILES.within(HostDescriptor::link_at(&mut self.0, fd, at, old, new_fd, new)).await?;
         self.0.touched(Touch::Written, &folder, &named);
         Ok(())

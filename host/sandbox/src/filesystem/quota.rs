@@ -112,10 +112,7 @@ impl Quota {
     /// Counts a file of `bytes` bytes that the host writes for the guest; `entries`: the file, and folders that hold it.
     pub(crate) fn given(&self, bytes: u64, entries: u64) -> Result<(), Exceeded> {
         self.bytes(bytes)?;
-        match guard!("files_created") {
-            true => self.files.take(entries).ok_or(Exceeded::FilesCreated),
-            false => Ok(()),
-        }
+        if guard!("files_created") { self.files.take(entries).ok_or(Exceeded::FilesCreated) } else { Ok(()) }
     }
 
     /// Fails if the call already keeps as many files open as it may.

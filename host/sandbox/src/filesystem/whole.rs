@@ -63,7 +63,8 @@ fn places<'a, T>(folders: &'a [(T, String)], cwd: Option<&str>, path: &str) -> V
 
 impl Pooled<'_> {
     async fn text(&mut self, folder: &Fd, path: String) -> FsResult<Option<String>> {
-        let (follow, flags) = (PathFlags::SYMLINK_FOLLOW, DescriptorFlags::READ);
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let flags = DescriptorFlags::READ;
         let file = HostDescriptor::open_at(self, again(folder), follow, path, OpenFlags::empty(), flags).await?;
         let text = self.whole(&file).await;
         HostDescriptor::drop(self, file).map_err(FsError::trap)?;

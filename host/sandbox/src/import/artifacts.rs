@@ -31,9 +31,10 @@ impl Artifact {
     /// Counts and gathers `chunk`. Returns what has to be written now, if that is enough.
     fn add(&mut self, chunk: Vec<u8>) -> Result<Option<(ArtifactDraft, Vec<u8>)>, ArtifactError> {
         self.draft.as_ref().ok_or_else(lost)?.take(chunk.len())?;
-        match self.gathered.is_empty() {
-            true => self.gathered = chunk,
-            false => self.gathered.extend_from_slice(&chunk),
+        if self.gathered.is_empty() {
+            self.gathered = chunk
+        } else {
+            self.gathered.extend_from_slice(&chunk)
         }
         if self.gathered.len() < GATHERED_BYTES {
             return Ok(None);

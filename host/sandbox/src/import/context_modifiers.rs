@@ -56,7 +56,8 @@ impl Modifiers {
             let why = format!("cannot change this key: it has 1 to {KEY_BYTES_MAX} letters, digits, _, -, ., : or /");
             return Err(ModifyError::Invalid(why));
         }
-        let (bytes, before) = (key.len() + value.len(), self.changes.get(&key));
+        let bytes = key.len() + value.len();
+        let before = self.changes.get(&key);
         let keys = self.changes.len() + usize::from(before.is_none());
         let total = self.bytes.saturating_sub(before.map_or(0, |before| before.bytes)).saturating_add(bytes);
         // Before the value is parsed, which takes memory.

@@ -9,10 +9,7 @@ use crate::bindings::tool::toolcell::tool::types::{ErrorClass, ToolError};
 /// The outcome of a call that answers one JSON value: a text is content, because it is for reading; anything else is
 /// structured output. What is not JSON stays as it is, and the pipeline refuses it.
 pub(super) fn success(json: String) -> Outcome {
-    let text = match json.trim_start().starts_with('"') {
-        true => serde_json::from_str::<String>(&json).ok(),
-        false => None,
-    };
+    let text = if json.trim_start().starts_with('"') { serde_json::from_str::<String>(&json).ok() } else { None };
     Outcome::Success(match text {
         Some(text) => Output { content: block(text), structured: None, ui_summary: None },
         None => Output { structured: Some(json), ..nothing() },

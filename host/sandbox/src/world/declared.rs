@@ -160,7 +160,9 @@ impl Declared {
 
 /// Returns the toolkit of a component, as JSON text. `namespace` is as [`namespace`] makes it.
 pub(super) fn toolkit(namespace: &str, tools: &[Declared], left_out: &[LeftOut]) -> String {
-    let (mut declarations, mut interfaces, mut profiles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut declarations = Vec::new();
+    let mut interfaces = Vec::new();
+    let mut profiles = Vec::new();
     for tool in tools {
         let id = format!("{namespace}.{}", tool.name);
         declarations.push(tool.declaration(namespace, &id));
@@ -297,7 +299,8 @@ mod tests {
         tool.subjects = [("/path".to_owned(), SubjectKind::Path)].into();
         tool.timeout_ms = Some(7);
         let kit = accepted(&[tool]);
-        let (declaration, interface) = (&kit.declarations[0], &kit.interfaces[0]);
+        let declaration = &kit.declarations[0];
+        let interface = &kit.interfaces[0];
         assert_eq!(declaration.title.as_deref(), Some("A"));
         assert_eq!(declaration.output_contract.as_ref().unwrap().structured_schema, Some(json!({ "type": "string" })));
         assert_eq!((interface.timeout_ms, interface.facts().is_read_only), (Some(7), Some(false)));

@@ -302,8 +302,8 @@ mod tests {
         let profiled = with_custom(plain, "toolcell:profile", b"{}").unwrap();
         let carrying = |text: &str| with_custom(plain, "toolcell:profile", text.as_bytes()).unwrap();
         assert!(Kind::Tool.heed_profile(plain).is_ok() && Kind::Wit.heed_profile(&profiled).is_ok());
-        let (named, full) =
-            (carrying(r#"{"namespace": "mine"}"#), carrying(r#"{"tools": {"a": {"read_only": true}}}"#));
+        let named = carrying(r#"{"namespace": "mine"}"#);
+        let full = carrying(r#"{"tools": {"a": {"read_only": true}}}"#);
         let closed = carrying(r#"{"ceiling": {}}"#);
         for world in [Kind::Command, Kind::Amplifier, Kind::Near, Kind::Act] {
             assert_eq!(world.heed_profile(&named).unwrap().as_deref(), Some("mine"));

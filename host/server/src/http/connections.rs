@@ -89,7 +89,8 @@ pub(super) struct Full;
 
 impl Connections {
     pub(super) fn new(limits: &HttpLimits, principals: usize) -> Arc<Self> {
-        let (all, waiting) = (limits.connections as usize, limits.waiting as usize);
+        let all = limits.connections as usize;
+        let waiting = limits.waiting as usize;
         let each = if guard!("principal_share") { share(all, principals) } else { all };
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ARRIVED_FILES;
         Arc::new(Self {
@@ -120,7 +121,8 @@ impl Connections {
         if arrivals.there.len() >= self.arrived_max && guard!("arrivals") {
             arrivals.send_away();
         }
-        let (id, leave) = (arrivals.next, CancellationToken::new());
+        let id = arrivals.next;
+        let leave = CancellationToken::new();
         arrivals.next += 1;
         arrivals.there.insert(id, Arrival { leave: leave.clone(), has_spoken: false });
         Arrived { connections: Arc::clone(self), id, leave }
@@ -144,7 +146,8 @@ impl Connections {
     }
 
     fn add(self: &Arc<Self>, strangers: &mut Strangers) -> Connection {
-        let (id, leave) = (strangers.next, CancellationToken::new());
+        let id = strangers.next;
+        let leave = CancellationToken::new();
         strangers.next += 1;
         strangers.there.insert(id, Stranger { since: Instant::now(), leave: leave.clone() });
         Connection { connections: Arc::clone(self), id, leave, known: Mutex::default(), waits: Mutex::default() }

@@ -114,15 +114,18 @@ impl Doors {
     }
 
     fn caller(&self, name: Arc<str>, api: &Api) -> Holder {
-        let (sessions, close) = (Sessions::new(), self.close.child_token());
+        let sessions = Sessions::new();
+        let close = self.close.child_token();
         tokio::spawn(Arc::clone(&sessions).end_idle(self.session_idle, close.clone()));
         // `Gate` has already checked hosts and origins, for every route.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_max_request_body_bytes(BODY_BYTES_MAX)
             .with_cancellation_token(close.clone());
-        let (server, shelf) = (Arc::clone(&self.server), Arc::<ReadablePayloads>::default());
-        let (loads, vain_cancels) = (Arc::<Loads>::default(), Arc::<VainCancels>::default());
+        let server = Arc::clone(&self.server);
+        let shelf = Arc::<ReadablePayloads>::default();
+        let loads = Arc::<Loads>::default();
+        let vain_cancels = Arc::<VainCancels>::default();
         let (bodies, arguments, results) = self.budgets();
         let role = api.caller(Principal {
             name: Arc::clone(&name),
@@ -131,10 +134,13 @@ impl Doors {
             results: results.clone(),
             vain_cancels: Arc::clone(&vain_cancels),
         });
-        let (principal, of_door) = (Arc::clone(&name), Arc::clone(&vain_cancels));
+        let principal = Arc::clone(&name);
+        let of_door = Arc::clone(&vain_cancels);
         let session = move || {
-            let (actor, owner) = (Some(Arc::clone(&principal)), Arc::clone(&principal));
-            let (shelf, loads) = (Arc::clone(&shelf), Arc::clone(&loads));
+            let actor = Some(Arc::clone(&principal));
+            let owner = Arc::clone(&principal);
+            let shelf = Arc::clone(&shelf);
+            let loads = Arc::clone(&loads);
             let vain_cancels = Arc::clone(&vain_cancels);
             let identity = Identity { actor, owner, lasts: false, shelf, loads, vain_cancels };
             Ok(Session::new(Arc::clone(&server), identity))

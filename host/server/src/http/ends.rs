@@ -25,7 +25,8 @@ pub(super) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let Ok(_place) = LINGERING.try_acquire() else { return };
     let discard = async {
         let _ = stream.shutdown().await;
-        let (mut buffer, mut left) = ([0; 4 << 10], LINGER_BYTES_MAX);
+        let mut buffer = [0; 4 << 10];
+        let mut left = LINGER_BYTES_MAX;
         while let Ok(read @ 1..) = stream.read(&mut buffer).await {
             match left.checked_sub(read) {
                 Some(rest) => left = rest,

@@ -138,7 +138,8 @@ impl Requests {
 /// The state after a head with these headers.
 fn body(headers: &[httparse::Header<'_>]) -> At {
     let named = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
-    let (mut lengths, mut encodings) = (named("content-length"), named("transfer-encoding"));
+    let mut lengths = named("content-length");
+    let mut encodings = named("transfer-encoding");
     match (lengths.next(), lengths.next(), encodings.next(), encodings.next()) {
         (None, _, None, _) => At::Head,
         (Some(length), None, None, _) => match number(length.value, 10) {

@@ -88,7 +88,9 @@ async fn accept(server: &Arc<Server>, settings: HttpSettings, interrupted: Inter
                     continue;
                 }
             };
-            let (routes, limits, drain) = (Arc::clone(&routes), limits.clone(), drain.clone());
+            let routes = Arc::clone(&routes);
+            let limits = limits.clone();
+            let drain = drain.clone();
             // Waits for nothing: a client that is slow must not keep others from being accepted.
             tokio::spawn(serve(stream, connections.arrive(), routes, limits, drain));
         }
@@ -161,7 +163,8 @@ async fn speak(
     let client = Arc::new(Client::new(Arc::clone(&connection), sound, peer));
     let served = Arc::clone(&client);
     let service = service_fn(move |request| {
-        let (routes, open) = (Arc::clone(&routes), Arc::clone(&client).opens());
+        let routes = Arc::clone(&routes);
+        let open = Arc::clone(&client).opens();
         async move { Ok::<_, std::convert::Infallible>(routes.answer(request, open.client()).await) }
     });
     let mut http = http1::Builder::new()
@@ -171,7 +174,9 @@ async fn speak(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     // A connection that begins while the server ends is there to be told so.
-    let (mut may_go_on, mut may_be_evicted, mut ended) = (!drain.is_cancelled(), true, false);
+    let mut may_go_on = !drain.is_cancelled();
+    let mut may_be_evicted = true;
+    let mut ended = false;
     loop {
         tokio::select! {
             // First, so that a request that is here already counts.
@@ -199,8 +204,9 @@ async fn speak(
     connection.is_over();
     let stream = http.into_parts().io.into_inner();
     // A client whose request was on its way learns that nothing became of it.
-    match ended && stream.is_amid_head() {
-        true => ends::turn_away(stream.into_inner()).await,
-        false => ends::linger(stream.into_inner()).await,
+    if ended && stream.is_amid_head() {
+        ends::turn_away(stream.into_inner()).await
+    } else {
+        ends::linger(stream.into_inner()).await
     }
 }

@@ -183,7 +183,9 @@ impl Routes {
         let dialects = Dialects { base, needs_token: tokens.are_required(), worker };
         let api = Api::new(server, limits.body_time, dialects);
         let table = RwLock::new(Arc::new(doors.table(tokens, &api, None)));
-        let (server, limits, engine) = (Arc::clone(server), limits.clone(), (ENGINE.into(), of_engine));
+        let server = Arc::clone(server);
+        let limits = limits.clone();
+        let engine = (ENGINE.into(), of_engine);
         Self { server, gate, table, doors, api, engine, limits, drain }
     }
 
@@ -331,7 +333,8 @@ impl Routes {
         // Cancels `gone` also if the connection closes before there is a response.
         let waits = gone.drop_guard();
         let mut in_use = named(&head.headers, &door.sessions).await;
-        let (mut claim, has_id) = (None, request_id.is_some());
+        let mut claim = None;
+        let has_id = request_id.is_some();
         if let (Some(in_use), Some(id)) = (&in_use, request_id) {
             let taken = || rpc_error(Some(&id), "this id is that of a request that still runs: take another one");
             let claimed = door.sessions.claim(in_use, id.clone()).ok_or_else(taken)?;
@@ -414,9 +417,10 @@ impl Routes {
             return Err(rpc_error(None, ARRAY));
         }
         let Some(outline) = outline else {
-            return match head.method == Method::POST {
-                true => Err(unreadable(&body.bytes)),
-                false => Ok((head, body.bytes, None)),
+            return if head.method == Method::POST {
+                Err(unreadable(&body.bytes))
+            } else {
+                Ok((head, body.bytes, None))
             };
         };
         let id = outline.request_id();
@@ -484,9 +488,10 @@ fn probe(request: &Request<Incoming>, why: Option<String>) -> Response<Answer> {
 fn ending(request: &Request<Incoming>) -> Response<Answer> {
     let why = "the server ends; send the request again, to the one that follows";
     let path = request.uri().path();
-    match path.starts_with(API) || path.starts_with(WORKER) {
-        true => problem(&Problem::new(503, "server_ending", why).after(RETRY_AFTER)),
-        false => busy(why),
+    if path.starts_with(API) || path.starts_with(WORKER) {
+        problem(&Problem::new(503, "server_ending", why).after(RETRY_AFTER))
+    } else {
+        busy(why)
     }
 }
 
@@ -514,9 +519,10 @@ fn without_token() -> Response<Answer> {
 /// Refuses a request that did not get past the gate.
 fn refused(request: &Request<Incoming>, status: StatusCode, code: &'static str, why: &'static str) -> Response<Answer> {
     let path = request.uri().path();
-    noted(match path.starts_with(API) || path.starts_with(WORKER) {
-        true => problem(&Problem::new(status.as_u16(), code, why)),
-        false => plain(status, why),
+    noted(if path.starts_with(API) || path.starts_with(WORKER) {
+        problem(&Problem::new(status.as_u16(), code, why))
+    } else {
+        plain(status, why)
     })
 }
 

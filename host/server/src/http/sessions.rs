@@ -103,7 +103,8 @@ impl Sessions {
         let sessions = self.manager.sessions.read().await;
         let mut uses = self.uses();
         uses.retain(|id, _| sessions.contains_key(id));
-        let (mut ended, mut next) = (Vec::new(), idle);
+        let mut ended = Vec::new();
+        let mut next = idle;
         for id in sessions.keys() {
             // A session without a use was made for a client that disconnected before it received the session id.
             let used = uses.entry(Arc::clone(id)).or_insert_with(Use::new);

@@ -135,12 +135,11 @@ impl Tokens {
     /// required, and none of an approver was sent.
     pub(super) fn bearer(&self, headers: &HeaderMap) -> Option<usize> {
         let callers = self.callers.len().max(1);
-        match self.callers.is_empty() {
-            true => Some(Self::find(&self.approvers, headers).map_or(0, |at| callers + at)),
-            false => {
-                let approver = || Some(callers + Self::find(&self.approvers, headers)?);
-                Self::find(&self.callers, headers).or_else(approver)
-            }
+        if self.callers.is_empty() {
+            Some(Self::find(&self.approvers, headers).map_or(0, |at| callers + at))
+        } else {
+            let approver = || Some(callers + Self::find(&self.approvers, headers)?);
+            Self::find(&self.callers, headers).or_else(approver)
         }
     }
 
@@ -248,7 +247,8 @@ mod tests {
     #[test]
     fn tokens_that_can_be_guessed_are_refused() {
         assert!(Tokens::parse("short").is_err() && Tokens::parse("# none\n").is_err());
-        let (one, other) = (Tokens::generate().unwrap(), Tokens::generate().unwrap());
+        let one = Tokens::generate().unwrap();
+        let other = Tokens::generate().unwrap();
         assert!(one.1.len() == 64 && one.1 != other.1);
         assert_eq!(bearer(&one.0, &format!("Bearer {}", one.1)), Some(0));
     }

@@ -106,9 +106,10 @@ impl Authorizations {
         is_set: impl Fn(&str) -> bool,
     ) -> Option<Authorization> {
         let mut of_principals = self.lock();
-        let mut known: Vec<&mut Pending> = match guard!("otc_owner") {
-            true => of_principals.get_mut(principal)?.iter_mut().collect(),
-            false => of_principals.values_mut().flatten().collect(),
+        let mut known: Vec<&mut Pending> = if guard!("otc_owner") {
+            of_principals.get_mut(principal)?.iter_mut().collect()
+        } else {
+            of_principals.values_mut().flatten().collect()
         };
         let pending = known.iter_mut().find(|pending| pending.id == id)?;
         pending.expire(now);
@@ -143,7 +144,8 @@ mod tests {
     fn an_authorization_is_seen_by_its_principal_only_and_ends_once() {
         let requirement = Requirement::of(&Sample::new().permission).unwrap();
         let authorizations = Authorizations::new("https://tools.example.com/authorizations/".to_owned());
-        let (anna, now) = (Arc::from("anna"), Timestamp::now());
+        let anna = Arc::from("anna");
+        let now = Timestamp::now();
         let key = |id: &str| Key { run_id: "r".to_owned(), execution_id: id.to_owned() };
         let open = |execution: Option<&Key>| authorizations.open(&anna, execution, &requirement, now).unwrap();
         let poll = |principal: &str, id: &str, now, has: bool| {

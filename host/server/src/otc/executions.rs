@@ -109,7 +109,8 @@ impl Executions {
         }
         let (sender, receiver) = watch::channel(());
         let serial = ledger.begin(key, body, receiver);
-        let (principal, key) = (Arc::clone(principal), key.clone());
+        let principal = Arc::clone(principal);
+        let key = key.clone();
         Found::Free(Ticket { executions: self, principal, key, serial, has_ended: false, _running: sender })
     }
 
@@ -254,7 +255,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_execution_is_answered_once_and_for_the_same_request_only() {
-        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        let executions = Executions::default();
+        let anna = Arc::from("anna");
         executions.claim(&anna, &key(1), body("a")).await.ok().unwrap().end(Some(answer(1)));
         assert_eq!(code(&executions, &anna, 1, "a").await, "answered");
         assert_eq!(code(&executions, &anna, 1, "b").await, "execution_id_reused");
@@ -263,14 +265,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_execution_that_was_dropped_does_not_run_again() {
-        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        let executions = Executions::default();
+        let anna = Arc::from("anna");
         drop(executions.claim(&anna, &key(1), body("a")).await);
         assert_eq!(code(&executions, &anna, 1, "a").await, "execution_lost");
     }
 
     #[tokio::test]
     async fn what_is_remembered_is_bounded_and_not_forgotten_for_another_principal() {
-        let (executions, anna, bert) = (Executions::default(), Arc::from("anna"), Arc::from("bert"));
+        let executions = Executions::default();
+        let anna = Arc::from("anna");
+        let bert = Arc::from("bert");
         executions.claim(&bert, &key(0), body("a")).await.ok().unwrap().end(Some(answer(1)));
         for at in 0..ENTRIES_MAX {
             executions.claim(&anna, &key(at), body("a")).await.ok().unwrap().end(Some(answer(1)));
@@ -300,7 +305,8 @@ mod tests {
 
     #[tokio::test]
     async fn ids_take_room_without_an_answer_too() {
-        let (executions, anna) = (Executions::default(), Arc::<str>::from("anna"));
+        let executions = Executions::default();
+        let anna = Arc::<str>::from("anna");
         for state in [None, Some(answer(BYTES_MAX))] {
             let long = Key { run_id: "r".repeat(1_024), execution_id: "e".repeat(1_024) };
             let before = executions.lock().get(&anna).map_or(0, |ledger| ledger.bytes);
@@ -312,7 +318,8 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_run_at_once() {
-        let (executions, anna) = (Executions::default(), Arc::from("anna"));
+        let executions = Executions::default();
+        let anna = Arc::from("anna");
         let mut running = Vec::new();
         for at in 0..RUNNING_MAX {
             running.push(executions.claim(&anna, &key(at), body("a")).await.ok().unwrap());

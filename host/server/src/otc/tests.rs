@@ -79,9 +79,10 @@ impl Pipeline {
 #[track_caller]
 fn read(answer: &Answer, mode: Mode) -> (u16, Value) {
     let body: Value = serde_json::from_str(&answer.body).unwrap();
-    match answer.is_problem {
-        true => assert!(body["code"].is_string() && body.get("execution_id").is_none(), "{body}"),
-        false => check("response", mode, &body),
+    if answer.is_problem {
+        assert!(body["code"].is_string() && body.get("execution_id").is_none(), "{body}")
+    } else {
+        check("response", mode, &body)
     }
     (answer.status, body)
 }
@@ -93,7 +94,8 @@ fn with_token(mut request: Value) -> Value {
 
 #[tokio::test]
 async fn the_same_request_gets_the_same_answer_and_another_one_none() {
-    let (service, pipeline) = (service(), Pipeline::default());
+    let service = service();
+    let pipeline = Pipeline::default();
     let sent = with_token(request());
     let (status, first) = pipeline.answer(&service, &sent).await;
     assert_eq!((status, &first["output"]["value"]), (200, &json!({ "call": 1 })));
@@ -115,8 +117,11 @@ async fn the_same_request_gets_the_same_answer_and_another_one_none() {
 
 #[tokio::test]
 async fn two_that_arrive_at_once_are_one_execution() {
-    let (service, pipeline, go) = (service(), Pipeline::default(), Notify::new());
-    let (anna, sent) = (Arc::from("anna"), service.read(&with_token(request()).to_string(), Mode::Otc).unwrap());
+    let service = service();
+    let pipeline = Pipeline::default();
+    let go = Notify::new();
+    let anna = Arc::from("anna");
+    let sent = service.read(&with_token(request()).to_string(), Mode::Otc).unwrap();
     let slow = || {
         async |parsed| {
             go.notified().await;
@@ -141,8 +146,11 @@ async fn two_that_arrive_at_once_are_one_execution() {
 
 #[tokio::test]
 async fn a_call_that_was_dropped_is_not_repeated() {
-    let (service, pipeline, sent) = (service(), Pipeline::default(), with_token(request()));
-    let (anna, read) = (Arc::from("anna"), service.read(&sent.to_string(), Mode::Otc).unwrap());
+    let service = service();
+    let pipeline = Pipeline::default();
+    let sent = with_token(request());
+    let anna = Arc::from("anna");
+    let read = service.read(&sent.to_string(), Mode::Otc).unwrap();
     let never = async |parsed: ParsedCall| {
         std::future::pending::<()>().await;
         Some(pipeline.call(parsed))
@@ -159,7 +167,9 @@ async fn a_call_that_was_dropped_is_not_repeated() {
 
 #[tokio::test]
 async fn a_call_that_the_host_lost_is_answered_and_not_repeated() {
-    let (service, pipeline, sent) = (service(), Pipeline::default(), with_token(request()));
+    let service = service();
+    let pipeline = Pipeline::default();
+    let sent = with_token(request());
     let read_request = service.read(&sent.to_string(), Mode::Otc).unwrap();
     let lost = service.execute(&Arc::from("anna"), read_request, Mode::Otc, async |_| None).await;
     assert_eq!(read(&lost, Mode::Otc).0, 500);
@@ -169,7 +179,8 @@ async fn a_call_that_the_host_lost_is_answered_and_not_repeated() {
 
 #[tokio::test]
 async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
-    let (service, pipeline) = (service(), Pipeline::default());
+    let service = service();
+    let pipeline = Pipeline::default();
     let (status, first) = pipeline.answer(&service, &request()).await;
     let asked = first["output"]["requires_authorization"].clone();
     let id = asked["id"].as_str().unwrap();
@@ -199,7 +210,8 @@ async fn a_call_without_its_token_waits_and_runs_under_the_same_id() {
 
 #[tokio::test]
 async fn a_tool_that_ran_before_it_lacked_its_token_is_not_repeated() {
-    let (service, pipeline) = (service(), Pipeline::default());
+    let service = service();
+    let pipeline = Pipeline::default();
     pipeline.runs_first.set(true);
     let (_, first) = pipeline.answer(&service, &request()).await;
     assert_eq!(first["output"]["requires_authorization"]["status"], json!("pending"));
@@ -210,7 +222,9 @@ async fn a_tool_that_ran_before_it_lacked_its_token_is_not_repeated() {
 
 #[tokio::test]
 async fn a_call_gets_the_secrets_that_its_tool_declares_and_no_others() {
-    let (service, pipeline, mut sent) = (service(), Pipeline::default(), with_token(request()));
+    let service = service();
+    let pipeline = Pipeline::default();
+    let mut sent = with_token(request());
     sent["context"]["secrets"] = json!({ SECRET: "the-secret", "OTHER": "hunter2" });
     sent["context"]["user_id"] = json!("user-1");
     let (_, answer) = pipeline.answer(&service, &sent).await;
@@ -226,7 +240,8 @@ async fn a_call_gets_the_secrets_that_its_tool_declares_and_no_others() {
 
 #[tokio::test]
 async fn what_is_not_a_request_is_no_call_and_an_unknown_tool_is_one() {
-    let (service, pipeline) = (service(), Pipeline::default());
+    let service = service();
+    let pipeline = Pipeline::default();
     let mut broken = request();
     broken["tool"] = json!("issues.find");
     assert_eq!(pipeline.answer(&service, &broken).await.0, 400);
@@ -261,8 +276,10 @@ fn tools_are_listed_and_found_by_their_names() {
 
 #[tokio::test]
 async fn an_arcade_engine_calls_with_its_token_only() {
-    let (worker, service) = (Worker::new(WorkerSecret::new(WORKER_SECRET).unwrap()), service());
-    let (pipeline, token) = (Pipeline::default(), engine(Timestamp::now()));
+    let worker = Worker::new(WorkerSecret::new(WORKER_SECRET).unwrap());
+    let service = service();
+    let pipeline = Pipeline::default();
+    let token = engine(Timestamp::now());
     let health: Value = serde_json::from_str(&worker.health(1).body).unwrap();
     check("health", Mode::Arcade, &health);
     assert_eq!(health, json!({ "status": "ok", "tool_count": "1" }));

@@ -40,7 +40,8 @@ impl Server {
         let cancellation = request.cancellation.clone();
         let mut questions = None;
         if channel == AskChannel::InputRequired {
-            let (actor, announcers) = (kept.approval.actor_ref.as_deref(), Announcers::default());
+            let actor = kept.approval.actor_ref.as_deref();
+            let announcers = Announcers::default();
             let (respondent, asked) = messenger(actor, announcers, offering.outdated());
             request.respondent = Some(respondent);
             questions = Some(asked);
@@ -48,7 +49,9 @@ impl Server {
         let background = Background::default();
         background.set_returns();
         request.background = Some(background.clone());
-        let (server, canceled, entered) = (Arc::clone(self), cancellation.clone(), background.clone());
+        let server = Arc::clone(self);
+        let canceled = cancellation.clone();
+        let entered = background.clone();
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume(request, &kept, held));
@@ -87,12 +90,16 @@ impl Server {
             return Ok(false);
         };
         let Reopened { messenger, ask, questions } = reopened;
-        let (keep, mut request) = (offering.keep, request(&offering, Left::from(&*kept)));
+        let keep = offering.keep;
+        let mut request = request(&offering, Left::from(&*kept));
         request.keeper = self.keeper();
         request.respondent = Some(messenger);
-        let (cancellation, background) = (request.cancellation.clone(), Background::returned(kept.suspension.rounds));
+        let cancellation = request.cancellation.clone();
+        let background = Background::returned(kept.suspension.rounds);
         request.background = Some(background.clone());
-        let (server, canceled, left) = (Arc::clone(self), cancellation.clone(), background.clone());
+        let server = Arc::clone(self);
+        let canceled = cancellation.clone();
+        let left = background.clone();
         let call = tokio::spawn(async move {
             let resumed = {
                 let call = std::pin::pin!(offering.host.resume_suspended(request, &kept, held));
@@ -163,7 +170,8 @@ impl<'k> From<&'k Suspended> for Left<'k> {
 fn request(offering: &Offering, left: Left<'_>) -> Request {
     let Left { plan, actor, invocation } = left;
     let mut limits = offering.limits.clone();
-    let (found, surface) = (offering.offers.find(&plan.tool), offering.offers.surface());
+    let found = offering.offers.find(&plan.tool);
+    let surface = offering.offers.surface();
     let offer = found.as_ref().ok();
     for wall in [wish(invocation), offer.and_then(|offer| offer.wall)].into_iter().flatten() {
         limits.wall = limits.wall.min(wall);

@@ -193,7 +193,8 @@ impl Tasks {
 /// The results that are too many or too large; `kept` has all, the oldest first. Those leave first that were read, and of
 /// these and of the others those that the log has.
 fn surplus(mut kept: Vec<(InvocationId, Weight)>) -> Vec<InvocationId> {
-    let (mut count, mut bytes) = (kept.len(), kept.iter().map(|(_, weight)| weight.bytes).sum::<usize>());
+    let mut count = kept.len();
+    let mut bytes = kept.iter().map(|(_, weight)| weight.bytes).sum::<usize>();
     // Stable: those that count alike stay in their order.
     kept.sort_by_key(|(_, weight)| (!weight.is_read, !weight.is_recorded));
     let mut gone = Vec::new();
@@ -241,7 +242,8 @@ mod tests {
 
     #[test]
     fn the_oldest_calls_whose_results_are_lost_are_forgotten_first() {
-        let (ids, mut unwritten) = (ids(UNWRITTEN_MAX + 2), BTreeSet::new());
+        let ids = ids(UNWRITTEN_MAX + 2);
+        let mut unwritten = BTreeSet::new();
         ids.iter().for_each(|id| remember(&mut unwritten, *id));
         let mut latest = ids.clone();
         latest.sort_unstable();

@@ -59,7 +59,8 @@ mod tests {
     fn a_name_is_its_owners_alone_and_outlives_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let names = || {
-            let (calls, key) = (folder.path().join("calls"), folder.path().join("key"));
+            let calls = folder.path().join("calls");
+            let key = folder.path().join("key");
             Names::new(CallLog::new(calls, key, LogSettings::default()))
         };
         let (id, names, later) = (InvocationId::new(), names(), names());

@@ -161,25 +161,28 @@ fn is_of(actor: Option<&str>, callers: &[Arc<str>]) -> bool {
 /// A record of the log whose call has ended.
 fn ended(mut record: Value) -> Option<Recorded> {
     let text = |pointer| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (status, tool_id) = (text("/invocation/status"), text("/invocation/tool_id"));
+    let status = text("/invocation/status");
+    let tool_id = text("/invocation/tool_id");
     let events = record.get("events").and_then(Value::as_array).cloned().unwrap_or_default();
     let Ended { result, is_gone, .. } = Ended::read(record.take())?;
-    Some(match is_gone {
-        true => Recorded::NotKept,
-        false => Recorded::Ended(Box::new(RecordedEnd { result, status, tool_id, events })),
+    Some(if is_gone {
+        Recorded::NotKept
+    } else {
+        Recorded::Ended(Box::new(RecordedEnd { result, status, tool_id, events }))
     })
 }
 
 /// The end of a call of which only the result is known.
 fn alone(ended: &Ended, tool_id: Option<String>) -> Recorded {
     let status = serde_json::json!(ended.result.status).as_str().unwrap_or_default().to_owned();
-    match ended.is_gone {
-        true => Recorded::NotKept,
-        false => Recorded::Ended(Box::new(RecordedEnd {
+    if ended.is_gone {
+        Recorded::NotKept
+    } else {
+        Recorded::Ended(Box::new(RecordedEnd {
             result: ended.result.clone(),
             status,
             tool_id: tool_id.unwrap_or_default(),
             events: Vec::new(),
-        })),
+        }))
     }
 }

@@ -45,7 +45,8 @@ impl Session {
         channel: AskChannel,
     ) -> Result<CreateTaskResult, Refused> {
         let Some(tasks) = &self.server.tasks else { return Err(Box::new((running, ask))) };
-        let (asks, approval) = (ask.is_some(), ask.as_ref().and_then(Ask::approval_of));
+        let asks = ask.is_some();
+        let approval = ask.as_ref().and_then(Ask::approval_of);
         let (id, name) = tasks.add(&self.task_owner(), running, ask)?;
         let created = began(id);
         let facts = TaskFacts { id: name, created, updated: Timestamp::now(), ttl: TTL };
@@ -72,7 +73,8 @@ impl Session {
         let owner = self.task_owner();
         let id = tasks.names.read(name, &owner).map_err(|error| internal(&Refusal::from(error)))?;
         let id = id.ok_or_else(unknown)?;
-        let (created, now) = (began(id), Timestamp::now());
+        let created = began(id);
+        let now = Timestamp::now();
         if created.plus(TTL) < now && !tasks.has(id) {
             return Err(unknown());
         }
@@ -206,9 +208,10 @@ impl Session {
             // Another request of this process may have taken it over meanwhile.
             None => tasks.give(*id, responses).map_err(large)?,
         };
-        match taken {
-            true => Ok(()),
-            false => Err(ErrorData::internal_error("the answer could not be taken; send it again later", None)),
+        if taken {
+            Ok(())
+        } else {
+            Err(ErrorData::internal_error("the answer could not be taken; send it again later", None))
         }
     }
 
@@ -262,7 +265,8 @@ impl Session {
                 return Err(error);
             }
         };
-        let (tasks, id) = (named.tasks, named.id);
+        let tasks = named.tasks;
+        let id = named.id;
         if tasks.cancel(id) {
             return Ok(());
         }

@@ -196,9 +196,10 @@ enum Line {
 
 fn line(calls: &CallLog, id: InvocationId) -> Result<Line, Refusal> {
     let Some(record) = calls.record(&id.to_string()).map_err(unreadable)? else { return Ok(Line::Waits) };
-    Ok(match is_suspended(&record) {
-        true => Line::Waits,
-        false => Ended::read(record).map_or(Line::Runs, |ended| Line::Ended(Box::new(ended))),
+    Ok(if is_suspended(&record) {
+        Line::Waits
+    } else {
+        Ended::read(record).map_or(Line::Runs, |ended| Line::Ended(Box::new(ended)))
     })
 }
 

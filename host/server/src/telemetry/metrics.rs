@@ -111,7 +111,8 @@ impl Metrics {
 
     /// Counts a call that has ended.
     pub(super) fn ended(&self, record: &CallRecord) {
-        let (invocation, result) = (&record.invocation, &record.result);
+        let invocation = &record.invocation;
+        let result = &record.result;
         let ended = invocation.ended_at().unwrap_or(result.created_at);
         let mut state = self.lock();
         state.open.remove(&invocation.invocation_id);
@@ -145,7 +146,8 @@ impl Metrics {
 
     /// Everything, as metrics of OTLP.
     pub(super) fn otlp(&self, dropped: u64) -> Vec<Value> {
-        let (since, now) = (nanos(self.since), nanos(Timestamp::now()));
+        let since = nanos(self.since);
+        let now = nanos(Timestamp::now());
         let families = self.families(dropped);
         families.iter().filter(|family| !family.points.is_empty()).map(|family| family.otlp(&since, &now)).collect()
     }
@@ -314,10 +316,7 @@ fn shown(labels: &Labels, le: Option<&str>) -> String {
     let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     let pairs: Vec<String> = pairs.chain(le.map(|le| format!("le=\"{le}\""))).collect();
-    match pairs.is_empty() {
-        true => String::new(),
-        false => format!("{{{}}}", pairs.join(",")),
-    }
+    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
 }
 
 #[cfg(test)]
@@ -330,7 +329,8 @@ mod tests {
     #[test]
     fn calls_are_counted_by_how_they_ended_and_how_far_they_are() {
         let metrics = Metrics::default();
-        let (one, other) = (record(None, None), record(None, Some(ErrorClass::Timeout)));
+        let one = record(None, None);
+        let other = record(None, Some(ErrorClass::Timeout));
         let at = |record: &CallRecord, event_type| metrics.event(&ToolEvent { event_type, ..record.events[0].clone() });
         at(&one, EventType::Planned);
         at(&one, EventType::Queued);
@@ -376,7 +376,8 @@ mod tests {
         calls.iter().for_each(|call| begin(call.invocation.invocation_id));
         (0..3).for_each(|_| begin(InvocationId::new()));
         assert_eq!(metrics.lock().open.len(), OPEN_MAX);
-        let (one, other) = (&calls[0], &calls[1]);
+        let one = &calls[0];
+        let other = &calls[1];
         // One that is followed goes on.
         let id = Some(other.invocation.invocation_id);
         metrics.event(&ToolEvent { event_type: EventType::Started, invocation_id: id, ..planned.clone() });

@@ -81,7 +81,9 @@ impl Telemetry {
         if settings.collector.is_none() && !settings.metrics {
             return Ok(None);
         }
-        let (queue, sessions, metrics) = (Queue::default(), Sessions::default(), Metrics::default());
+        let queue = Queue::default();
+        let sessions = Sessions::default();
+        let metrics = Metrics::default();
         let shared = Arc::new(Shared { queue, sessions, metrics, above });
         if let Some(collector) = &settings.collector {
             let poster = Poster::new(collector.clone(), roots)?;

@@ -116,7 +116,8 @@ pub(super) fn nanos(time: Timestamp) -> String {
 
 /// The body of a request with `spans`, which are JSON already.
 pub(super) fn traces(spans: &[Box<str>]) -> String {
-    let (resource, scope) = (resource(), scope());
+    let resource = resource();
+    let scope = scope();
     format!(
         "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":[{}]}}]}}]}}",
         spans.join(",")

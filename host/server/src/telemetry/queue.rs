@@ -71,7 +71,8 @@ impl Queue {
             let waited = self.news.wait_timeout_while(state, DELAY, few);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        let (mut spans, mut bytes) = (Vec::new(), 0);
+        let mut spans = Vec::new();
+        let mut bytes = 0;
         while spans.len() < BATCH_SPANS && bytes < BATCH_BYTES {
             let Some(span) = state.spans.pop_front() else { break };
             bytes += span.len();

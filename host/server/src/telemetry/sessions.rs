@@ -41,7 +41,8 @@ impl Sessions {
             if sessions.len() >= SESSIONS_MAX && guard!("telemetry_sessions") {
                 return TraceContext::begin();
             }
-            let (trace, span) = (TraceContext::begin(), SpanId::of(InvocationId::at(now)));
+            let trace = TraceContext::begin();
+            let span = SpanId::of(InvocationId::at(now));
             let session = Session { trace, span, began: now, last: now, calls: 0, running: 0 };
             sessions.insert(name.to_owned(), session);
         }

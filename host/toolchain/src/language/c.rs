@@ -143,7 +143,8 @@ pub(super) fn sdk_sources(job: &Job) -> Vec<PathBuf> {
 
 /// The project's files that end with `extension` and are not tests, also those in its folders.
 fn sources(dir: &Path, extension: &str) -> Group {
-    let (ends, tests) = (vec![format!(".{extension}")], format!("_test.{extension}"));
+    let ends = vec![format!(".{extension}")];
+    let tests = format!("_test.{extension}");
     Group { folder: dir.to_owned(), ends, tests, deep: true }
 }
 

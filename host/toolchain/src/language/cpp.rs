@@ -57,12 +57,13 @@ const LACKING: [&str; 10] = [
 /// Their errors speak of templates and of symbols, and not of the sandbox.
 fn explained(error: Error) -> Error {
     let text = error.to_string();
-    match LACKING.iter().any(|name| text.contains(name)) {
-        true => Error::msg(format!(
+    if LACKING.iter().any(|name| text.contains(name)) {
+        Error::msg(format!(
             "{text}\nthe C++ library of the sandbox has no <fstream>, std::filesystem, std::thread and std::mutex: read and write \
              files with fopen and the functions of POSIX, and leave out threads and locks"
-        )),
-        false => error,
+        ))
+    } else {
+        error
     }
 }
 

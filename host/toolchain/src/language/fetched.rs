@@ -61,7 +61,9 @@ pub(super) fn reached(
     first: Vec<PathBuf>,
     named: impl Fn(&Path, &str) -> Vec<PathBuf>,
 ) -> Result<Vec<PathBuf>> {
-    let (mut open, mut seen, mut names) = (first, BTreeSet::new(), 0);
+    let mut open = first;
+    let mut seen = BTreeSet::new();
+    let mut names = 0;
     while let Some(file) = open.pop() {
         let Ok(file) = file.canonicalize() else { continue };
         if !file.is_file() || !seen.insert(file.clone()) {

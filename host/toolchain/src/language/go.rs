@@ -107,7 +107,8 @@ fn go(job: &Job) -> Result<Command> {
 fn compile(job: &Job, say: Say) -> Result<PathBuf> {
     let module = job.work.join("module.wasm");
     // The workspace of the build names this toolcell's SDK, whatever the project's own `go.work` names.
-    let (dir, sdk) = (path(job.dir)?, path(&job.sdk.join("guest-sdk").join("go"))?);
+    let dir = path(job.dir)?;
+    let sdk = path(&job.sdk.join("guest-sdk").join("go"))?;
     std::fs::write(job.work.join(WORKSPACE), format!("go 1.24\n\nuse {dir}\n\nuse {sdk}\n"))
         .context("cannot write go.work")?;
     let mut build = go(job)?;

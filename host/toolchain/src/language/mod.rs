@@ -295,7 +295,8 @@ pub(super) fn renew_local_files(language: &dyn Language, dir: &Path, sdk: &Path)
 /// hashes. `None` for a folder that is not UTF-8.
 fn with_sdk(text: &str, sdk: &Path) -> Option<String> {
     const INSIDE: &str = "/guest-sdk";
-    let (name, beside) = (sdk.file_name()?.to_str()?, format!("{}/", sdk.parent()?.to_str()?));
+    let name = sdk.file_name()?.to_str()?;
+    let beside = format!("{}/", sdk.parent()?.to_str()?);
     let mut parts = text.split(beside.as_str());
     let mut made = parts.next()?.to_owned();
     for part in parts {

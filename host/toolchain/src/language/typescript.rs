@@ -125,9 +125,10 @@ fn named_in(text: &str) -> Vec<String> {
 /// The files that `name` can mean in a configuration in `folder`.
 fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     let is_path = name.starts_with(['.', '/']);
-    let places: Vec<PathBuf> = match is_path {
-        true => vec![folder.join(name)],
-        false => folder.ancestors().map(|above| above.join("node_modules").join(name)).collect(),
+    let places: Vec<PathBuf> = if is_path {
+        vec![folder.join(name)]
+    } else {
+        folder.ancestors().map(|above| above.join("node_modules").join(name)).collect()
     };
     let spellings = |place: PathBuf| {
         let mut json = place.clone().into_os_string();

@@ -35,7 +35,8 @@ fn ask(url: &str, given: Option<&Vec<Value>>) -> Result<Value, String> {
     };
     let headers = Fields::new();
     for pair in given.into_iter().flatten() {
-        let (name, value) = (pair[0].as_str().unwrap_or_default(), pair[1].as_str().unwrap_or_default());
+        let name = pair[0].as_str().unwrap_or_default();
+        let value = pair[1].as_str().unwrap_or_default();
         headers.append(name, value.as_bytes()).map_err(|error| format!("{error:?}"))?;
     }
     let request = OutgoingRequest::new(headers);

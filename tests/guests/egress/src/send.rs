@@ -38,7 +38,8 @@ fn start(request: &Value) -> Result<Sent, String> {
     let number = |name: &str| request[name].as_u64();
     let headers = Fields::new();
     for pair in request["headers"].as_array().into_iter().flatten() {
-        let (name, value) = (pair[0].as_str().unwrap_or_default(), pair[1].as_str().unwrap_or_default());
+        let name = pair[0].as_str().unwrap_or_default();
+        let value = pair[1].as_str().unwrap_or_default();
         headers.append(name, value.as_bytes()).map_err(|error| format!("header {name}: {error:?}"))?;
     }
     let outgoing = OutgoingRequest::new(headers);
@@ -121,7 +122,8 @@ fn finish(sent: Sent, request: &Value) -> Result<Value, String> {
 }
 
 fn read(response: &IncomingResponse, most: u64) -> (u64, String, Option<String>) {
-    let (mut bytes, mut shown) = (0, Vec::new());
+    let mut bytes = 0;
+    let mut shown = Vec::new();
     let Ok(body) = response.consume() else { return (0, String::new(), Some("consume".to_owned())) };
     let error = {
         let Ok(stream) = body.stream() else { return (0, String::new(), Some("stream".to_owned())) };

@@ -42,7 +42,8 @@ pub(crate) fn attack(tool: &str) -> Option<Attack> {
 enum Never {}
 
 fn fill_disk(input: &Input) -> std::io::Result<Never> {
-    let (path, how) = (input.text("path"), input.text("how"));
+    let path = input.text("path");
+    let how = input.text("how");
     let file = format!("{path}/fill");
     let block = vec![b'x'; MIB];
     match how {

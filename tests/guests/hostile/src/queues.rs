@@ -50,10 +50,14 @@ fn listed(done: Result<serde_json::Value, ErrorCode>) -> Outcome {
 
 /// Counts the outcomes of each way of opening.
 fn open_again(input: &Input) -> Outcome {
-    let (folder, name) = (granted(), input.text("name"));
-    let (follow, plain) = (PathFlags::SYMLINK_FOLLOW, PathFlags::empty());
-    let (none, made) = (OpenFlags::empty(), OpenFlags::CREATE);
-    let (reads, writes) = (DescriptorFlags::READ, DescriptorFlags::WRITE);
+    let folder = granted();
+    let name = input.text("name");
+    let follow = PathFlags::SYMLINK_FOLLOW;
+    let plain = PathFlags::empty();
+    let none = OpenFlags::empty();
+    let made = OpenFlags::CREATE;
+    let reads = DescriptorFlags::READ;
+    let writes = DescriptorFlags::WRITE;
     let inside = format!("{name}/inside");
     let mut ends = BTreeMap::<String, u64>::new();
     for turn in 0..input.number("times") {
@@ -82,7 +86,8 @@ fn hold_listings(input: &Input) -> Result<serde_json::Value, ErrorCode> {
         Ok(listing)
     });
     let mut held = begun.collect::<Result<Vec<DirectoryEntryStream>, ErrorCode>>()?;
-    let (mut names, mut bytes) = (1, 0);
+    let mut names = 1;
+    let mut bytes = 0;
     let last = held.pop().ok_or(ErrorCode::Invalid)?;
     while let Some(entry) = last.read_directory_entry()? {
         names += 1;

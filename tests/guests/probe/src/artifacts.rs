@@ -63,7 +63,8 @@ fn swap(input: &Input) -> std::io::Result<()> {
 }
 
 fn artifacts(_: &Call, input: &Input) -> Outcome {
-    let (mut blocks, mut errors) = (Vec::new(), Vec::new());
+    let mut blocks = Vec::new();
+    let mut errors = Vec::new();
     let none = Vec::new();
     let files = input.value()["files"].as_array().unwrap_or(&none);
     for file in (0..input.number_or("repeat", 1)).flat_map(|_| files) {
@@ -112,7 +113,8 @@ fn write(file: &Value, secret: &str) -> Result<Option<String>, String> {
     let chunk = number("chunk", 64 << 10).max(1);
     let text = format!("{}{secret}", word("text", ""));
     text.as_bytes().chunks(chunk).try_for_each(|part| artifact.write(part)).map_err(told)?;
-    let (filler, mut left) = (vec![b'x'; chunk], number("bytes", 0));
+    let filler = vec![b'x'; chunk];
+    let mut left = number("bytes", 0);
     while left > 0 {
         let part = &filler[..left.min(chunk)];
         artifact.write(part).map_err(told)?;

@@ -60,7 +60,9 @@ pub(super) fn read(file: &Path) -> Result<Vec<Line>, BadRequest> {
 
 fn parse(what: &str, mut from: impl BufRead, bytes_max: usize) -> Result<Vec<Line>, BadRequest> {
     let fail = |number: usize, why: &str| BadRequest(format!("{what}: line {number}: {why}"));
-    let (mut lines, mut numbers, mut total) = (Vec::new(), Vec::new(), 0);
+    let mut lines = Vec::new();
+    let mut numbers = Vec::new();
+    let mut total = 0;
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();

@@ -206,7 +206,8 @@ impl Job<'_> {
                 added = hooks::add(&mut host, &home, &settings.layers, &closed) => added?,
             }
             let host = Arc::new(host);
-            let (interrupted, telemetry) = (interrupt.clone(), exporting.0.clone());
+            let interrupted = interrupt.clone();
+            let telemetry = exporting.0.clone();
             let mut shared = Shared { settings, named, questions, interrupt: interrupted, refused, telemetry };
             let calls = match self.calls(&host, &home, &mut shared, lines).await {
                 Ok(calls) => calls,
@@ -277,7 +278,8 @@ impl Job<'_> {
         };
         let callable = surface::callable(&surface);
         let Settings { grants, limits, policy, expire, .. } = settings;
-        let (grants, policy) = (Arc::new(grants), Arc::new(policy));
+        let grants = Arc::new(grants);
+        let policy = Arc::new(policy);
         let respondent = ask::respondent().map(|asked| shared.questions.respondent(asked));
         let telemetry = shared.telemetry.clone();
         let make = |(line, chosen): (Line, Result<Chosen, Refusal>)| {
@@ -323,7 +325,8 @@ impl Job<'_> {
         lines: &[Line],
     ) -> Result<(Vec<Result<Chosen, Refusal>>, Surface), Refusal> {
         let Settings { grants, policy, layers, selection, .. } = settings;
-        let (entries, configs) = (EntryPaths::of(layers), ToolConfigs::of(home, layers));
+        let entries = EntryPaths::of(layers);
+        let configs = ToolConfigs::of(home, layers);
         let selection = std::mem::take(selection);
         let mut tools = Tools {
             host,

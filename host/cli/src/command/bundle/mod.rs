@@ -215,7 +215,8 @@ impl Bundle {
         let host = target::host(&home, |settings| compilation.apply(settings))?;
         let runtime = Runtime::on_this_thread()?;
         let mut parts = Parts { files: Vec::new(), targets: Vec::new(), tools: Vec::new() };
-        let (mut known, mut offered) = (HashMap::<PathBuf, String>::new(), Vec::new());
+        let mut known = HashMap::<PathBuf, String>::new();
+        let mut offered = Vec::new();
         for named in serving::named(&self.tools, &Layers::default())? {
             let file = named.target.locate(&home, Building::No).map_err(|refusal| named.failed(refusal))?;
             let bytes = read_component(&file)?;
@@ -233,7 +234,8 @@ impl Bundle {
             };
             parts.targets.push(argument(&named, &place));
         }
-        let (policy, missing) = (Policy::default(), Default::default());
+        let policy = Policy::default();
+        let missing = Default::default();
         let conditions = Conditions { policy: &policy, missing_secrets: &missing };
         let offers = Offers::on(offered, |tools| Surface::build(tools, Selection::default(), &conditions));
         let described = offers.describe(|listed, standing| {

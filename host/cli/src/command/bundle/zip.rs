@@ -26,7 +26,8 @@ pub(super) struct Entry {
 
 /// Returns the archive of `entries`, in their order. Fails if it would need the format's extension for 4 GiB and more.
 pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
-    let (mut archive, mut directory) = (Vec::<u8>::new(), Vec::<u8>::new());
+    let mut archive = Vec::<u8>::new();
+    let mut directory = Vec::<u8>::new();
     for entry in entries {
         let deflated = compress_to_vec(&entry.bytes, LEVEL);
         let offset = length(archive.len())?;
@@ -56,7 +57,8 @@ pub(super) fn archive(entries: &[Entry]) -> Result<Vec<u8>, String> {
         directory.extend(entry.name.as_bytes());
     }
     let count = u16::try_from(entries.len()).map_err(|_| "it has too many files".to_owned())?.to_le_bytes();
-    let (start, size) = (length(archive.len())?, length(directory.len())?);
+    let start = length(archive.len())?;
+    let size = length(directory.len())?;
     archive.extend(directory);
     archive.extend(b"PK\x05\x06");
     archive.extend([0; 4]);

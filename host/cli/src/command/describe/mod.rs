@@ -48,18 +48,17 @@ impl Describe {
             Ok(chosen) => chosen,
             Err(refusal) => {
                 let error = refusal.to_error();
-                match self.json {
-                    true => show::json(&json!({ "error": error }))?,
-                    false => show::say(&format!("error: {} [{}]", error.message, error.error_code)),
+                if self.json {
+                    show::json(&json!({ "error": error }))?
+                } else {
+                    show::say(&format!("error: {} [{}]", error.message, error.error_code))
                 }
                 show::detail(&refusal);
                 return Ok(exit::of_refusal(&refusal));
             }
         };
-        let text = match self.json {
-            true => show::json_line(&records(&loaded, &tools)),
-            false => for_people(&target, &loaded, &tools),
-        };
+        let text =
+            if self.json { show::json_line(&records(&loaded, &tools)) } else { for_people(&target, &loaded, &tools) };
         std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
     }
 }

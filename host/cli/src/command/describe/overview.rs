@@ -151,7 +151,8 @@ fn asks(tool: &Tool, rows: &mut Rows) {
 }
 
 fn limits(tool: &Tool, rows: &mut Rows) {
-    let (bytes, chars) = (tool.max_inline_bytes(), tool.max_inline_chars());
+    let bytes = tool.max_inline_bytes();
+    let chars = tool.max_inline_chars();
     let limits = [
         tool.timeout_ms().map(|limit| format!("{limit} ms for a call")),
         bytes.map(|limit| format!("{limit} {} of output", if limit == 1 { "byte" } else { "bytes" })),
@@ -260,7 +261,9 @@ impl Rows {
         if words.chars().count().saturating_add(first) <= self.columns {
             return self.line(first, &words);
         }
-        let (mut row, mut width, mut indent) = (String::new(), 0, first);
+        let mut row = String::new();
+        let mut width = 0;
+        let mut indent = first;
         for word in words.split_whitespace() {
             let length = word.chars().count();
             if width > 0 && indent + width + 1 + length > self.columns {

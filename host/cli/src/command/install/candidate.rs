@@ -150,7 +150,8 @@ impl Shop {
         let home = self.home.folder();
         let obtained = self.runtime.block_on(obtain(&wanted, &self.sources, &self.verifier, (&self.store, home)))?;
         let tools = self.load(&obtained.bytes)?;
-        let (ceiling, words) = (Ceiling::of(&tools), Words::of(&tools));
+        let ceiling = Ceiling::of(&tools);
+        let words = Words::of(&tools);
         let sorted = |mut names: Vec<String>| {
             names.sort();
             names
@@ -198,7 +199,8 @@ impl Shop {
         let Ok(bytes) = store::read(home, &known.component) else { return Ok(None) };
         let notes = self.judged(want, &known)?;
         let tools = self.load(&bytes)?;
-        let (name, is_unsigned_allowed) = (want.name.clone(), want.is_unsigned_allowed);
+        let name = want.name.clone();
+        let is_unsigned_allowed = want.is_unsigned_allowed;
         let entry = Entry { name, declared: want.is_declared, allow_unsigned: is_unsigned_allowed, ..known };
         let declared = Some((Ceiling::of(&tools), Words::of(&tools)));
         Ok(Some((Version { entry, declared }, notes)))

@@ -30,7 +30,8 @@ impl List {
             places.push(Place::beside(&home.user_file()?, home.folder()));
         }
         places.dedup();
-        let (mut lines, mut listed) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut listed = Vec::new();
         for place in places {
             let installed = match place.read() {
                 Ok(installed) => installed,
@@ -45,9 +46,10 @@ impl List {
                 listed.push(json!({ "lock": place.file(), "state": state, "why": why, "tool": entry }));
             }
         }
-        match listed.is_empty() {
-            true => lines.push("no tools installed; install one with `toolcell install REF`".to_owned()),
-            false => lines.insert(0, row("NAME", "VERSION", "FROM")),
+        if listed.is_empty() {
+            lines.push("no tools installed; install one with `toolcell install REF`".to_owned())
+        } else {
+            lines.insert(0, row("NAME", "VERSION", "FROM"))
         }
         let shipped = shipped::names();
         if !shipped.is_empty() {

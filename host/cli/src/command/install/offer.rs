@@ -52,12 +52,11 @@ pub(super) fn agree(offer: &Offer<'_>, consent: &Consent, report: &Report) -> Re
         return Err(Refusal::new(ErrorClass::ApprovalRejected, "install_needs_consent", message));
     }
     let verb = if offer.before.is_some() { "Replace" } else { "Install" };
-    match terminal::agrees(&format!("{verb} {name}?"), |sheet| offer.fill(sheet)) {
-        true => Ok(()),
-        false => {
-            let message = format!("`{name}` was not installed, because you did not agree; nothing has changed");
-            Err(Refusal::new(ErrorClass::ApprovalRejected, "install_declined", message))
-        }
+    if terminal::agrees(&format!("{verb} {name}?"), |sheet| offer.fill(sheet)) {
+        Ok(())
+    } else {
+        let message = format!("`{name}` was not installed, because you did not agree; nothing has changed");
+        Err(Refusal::new(ErrorClass::ApprovalRejected, "install_declined", message))
     }
 }
 
@@ -115,8 +114,10 @@ impl Offer<'_> {
     /// Adds the rows about what the tools declare: which were added and removed, what was added says of itself, and each
     /// value that differs in the others. A model reads all of it.
     fn say_words(&self, sheet: &mut Sheet, lines: &[Line]) {
-        let (before, after) = (self.before, Some(self.entry));
-        let (added, removed) = (Self::only_in(after, before), Self::only_in(before, after));
+        let before = self.before;
+        let after = Some(self.entry);
+        let added = Self::only_in(after, before);
+        let removed = Self::only_in(before, after);
         for (tools, what) in [(&added, "added"), (&removed, "removed")] {
             if !tools.is_empty() {
                 sheet.host(&format!("{} {what}:", show::counted(tools.len() as u64, "tool")));

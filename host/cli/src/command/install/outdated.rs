@@ -48,7 +48,10 @@ impl Outdated {
     fn look(&self, home: &Home) -> Result<(Vec<String>, Value, Vec<Refusal>), Stop> {
         let shop = Shop::open(home, &self.place, &self.sources)?;
         let installed = shop.place.read()?;
-        let (mut lines, mut outdated, mut errors, mut failed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut outdated = Vec::new();
+        let mut errors = Vec::new();
+        let mut failed = Vec::new();
         for entry in installed.lock.0.values() {
             match latest(&shop, &installed, entry) {
                 Ok(latest) if latest.digest == entry.digest => {}
@@ -87,7 +90,8 @@ fn latest(shop: &Shop, installed: &Installed, entry: &Entry) -> Result<Latest, R
     let source = shop.sources.of(&want.reference)?;
     shop.runtime.block_on(async {
         let resolved = source.resolve(&want.reference).await?;
-        let (digest, version) = (resolved.digest(), resolved.version().map(str::to_owned));
+        let digest = resolved.digest();
+        let version = resolved.version().map(str::to_owned);
         if let Some(digest) = digest.filter(|digest| *digest == entry.digest || version.is_some()) {
             return Ok(Latest { digest, version });
         }

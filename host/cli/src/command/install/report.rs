@@ -62,7 +62,8 @@ impl Report {
     }
 
     fn line(&self, state: State, entry: &Entry) -> String {
-        let (name, digest) = (&entry.name, entry.component);
+        let name = &entry.name;
+        let digest = entry.component;
         let version = entry.version.as_ref().map(|version| format!(" {}", legible(version))).unwrap_or_default();
         let would = |done: &str, would: &str| if self.is_dry { would.to_owned() } else { done.to_owned() };
         let verb = match state {
@@ -120,9 +121,10 @@ pub(super) fn refused(refusal: &Refusal, json: bool) -> anyhow::Result<Exit> {
 
 /// Prints `value`, or else `lines`, whose words come from others.
 pub(super) fn print(value: &Value, lines: &[String], json: bool) -> anyhow::Result<Exit> {
-    let text = match json {
-        true => show::json_line(value),
-        false => lines.iter().map(|line| show::printable(line, true) + "\n").collect(),
+    let text = if json {
+        show::json_line(value)
+    } else {
+        lines.iter().map(|line| show::printable(line, true) + "\n").collect()
     };
     std::io::stdout().write_all(text.as_bytes()).map(|()| Exit::Succeeded).or_else(show::closed)
 }

@@ -67,16 +67,15 @@ impl Shop {
     /// Opens the store. Settings of a project count only if the user has trusted its file.
     pub(super) fn open(home: &Home, options: &PlaceOptions, sources: &SourceOptions) -> Result<Self, Stop> {
         let (config, is_user) = config(home, options)?;
-        let layers = match is_user {
-            true => Layers::of_user(home).map_err(|error| unreadable(&error))?,
-            false => {
-                let here = std::env::current_dir().ok();
-                let of_files = LayerOptions { file: options.config.clone(), none: false };
-                Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
-                    let message = refusal.message.replace(WITHOUT_FILES, "--user goes on without it");
-                    Refusal { message, ..refusal }
-                })?
-            }
+        let layers = if is_user {
+            Layers::of_user(home).map_err(|error| unreadable(&error))?
+        } else {
+            let here = std::env::current_dir().ok();
+            let of_files = LayerOptions { file: options.config.clone(), none: false };
+            Layers::read(home, here.as_deref(), &of_files).map_err(|refusal| {
+                let message = refusal.message.replace(WITHOUT_FILES, "--user goes on without it");
+                Refusal { message, ..refusal }
+            })?
         };
         if is_user && let Some(folder) = config.parent() {
             private::create_dir(folder).map_err(|error| unreadable(&error.into()))?;
@@ -107,10 +106,7 @@ impl Shop {
     /// A file that toolcell cannot change.
     pub(super) fn declare(&self, want: &Want) -> Result<(), Refusal> {
         let tool = DeclaredTool { reference: want.written.clone(), allow_unsigned: want.is_unsigned_allowed };
-        match want.is_new && !self.is_user {
-            true => declare(&self.home, &self.config, &want.name, Some(&tool)),
-            false => Ok(()),
-        }
+        if want.is_new && !self.is_user { declare(&self.home, &self.config, &want.name, Some(&tool)) } else { Ok(()) }
     }
 
     /// `[tools]` of the file beside the lock.
@@ -164,12 +160,13 @@ impl Shop {
     /// What `entry` stands for. Its component is loaded only if it has other digests than `than`.
     pub(super) fn version(&self, entry: &Entry, than: (Digest, Digest)) -> Version {
         let is_same = (entry.ceiling, entry.declarations) == than;
-        let declared = match is_same {
-            true => None,
-            false => store::read(self.home.folder(), &entry.component)
+        let declared = if is_same {
+            None
+        } else {
+            store::read(self.home.folder(), &entry.component)
                 .and_then(|bytes| self.load(&bytes))
                 .ok()
-                .map(|tools| (Ceiling::of(&tools), Words::of(&tools))),
+                .map(|tools| (Ceiling::of(&tools), Words::of(&tools)))
         };
         Version { entry: entry.clone(), declared }
     }

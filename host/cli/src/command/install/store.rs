@@ -41,7 +41,8 @@ impl StoreCommand {
 
     fn verify(&self, home: &Home) -> Result<Exit, Stop> {
         let store = Store::open(home.folder())?;
-        let (components, damages) = (store.components()?, store.verify()?);
+        let components = store.components()?;
+        let damages = store.verify()?;
         let mut lines: Vec<String> =
             damages.iter().map(|damage| format!("{}: {}", damage.file.display(), damage.why)).collect();
         lines.push(match damages.len() {

@@ -84,10 +84,8 @@ impl Form {
     }
 
     fn written(&self, with_words: bool) -> String {
-        let mut text = match self.values.is_empty() {
-            true => self.arguments(),
-            false => format!("{}: {}", self.named(), self.arguments()),
-        };
+        let mut text =
+            if self.values.is_empty() { self.arguments() } else { format!("{}: {}", self.named(), self.arguments()) };
         let said = self.said.as_deref().filter(|_| with_words).map(sentence).filter(|said| !said.is_empty());
         if let Some(said) = said {
             let _ = write!(text, " - {said}");

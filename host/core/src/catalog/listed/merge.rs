@@ -179,7 +179,8 @@ impl Object {
     fn condition(&mut self, parts: &mut Map<String, Value>, depth: usize) {
         let Some(condition) = parts.shift_remove("if") else { return };
         let mut branch = |word: &str| at_depth(parts.shift_remove(word)?, depth + 1);
-        let (then, otherwise) = (branch("then"), branch("else"));
+        let then = branch("then");
+        let otherwise = branch("else");
         let decides = condition.get("properties").and_then(Value::as_object).filter(|all| all.len() == 1);
         let decides =
             decides.and_then(|all| all.iter().next()).and_then(|(name, schema)| Some((name, choices(schema)?)));
@@ -294,7 +295,8 @@ fn any_of(schemas: Vec<Value>) -> Value {
 
 /// All constants of `schemas` as one schema, if each of them lists its values.
 fn constants(schemas: &[Value]) -> Option<Value> {
-    let (mut known, mut values) = (HashSet::new(), Vec::new());
+    let mut known = HashSet::new();
+    let mut values = Vec::new();
     for schema in schemas {
         for value in choices(schema)? {
             if known.insert(value.to_string()) {

@@ -132,8 +132,12 @@ fn depths_of(graph: &Graph, components: &[Component], edges: &dyn Fn(&Node) -> V
 fn components(graph: &Graph, edges: &dyn Fn(&Node) -> Vec<NodeId>) -> Vec<Component> {
     const NEW: usize = usize::MAX;
     let count = graph.nodes.len();
-    let (mut order, mut low, mut on_stack) = (vec![NEW; count], vec![NEW; count], vec![false; count]);
-    let (mut stack, mut found, mut next) = (Vec::new(), Vec::new(), 0);
+    let mut order = vec![NEW; count];
+    let mut low = vec![NEW; count];
+    let mut on_stack = vec![false; count];
+    let mut stack = Vec::new();
+    let mut found = Vec::new();
+    let mut next = 0;
     let get = |list: &[usize], id: NodeId| list.get(id).copied().unwrap_or(NEW);
     for root in 0..count {
         if get(&order, root) != NEW {

@@ -22,7 +22,8 @@ pub(super) fn work(items: &[Value], max: u64) -> u64 {
     // By hash: the first item, and the number of items.
     let mut alike: HashMap<u64, (&Value, u64)> = HashMap::new();
     for item in items {
-        let (before, mut hasher) = (hashing.values, DefaultHasher::new());
+        let before = hashing.values;
+        let mut hasher = DefaultHasher::new();
         hashing.value(item, &mut hasher);
         let (first, count) = alike.entry(hasher.finish()).or_insert((item, 0));
         if *count > 0 && *first == item {

@@ -111,7 +111,8 @@ impl Count<'_> {
 
     /// The work of everything that `node` applies to parts of `value`, and its height.
     fn parts(&mut self, node: &Node, value: &Value, depth: u32) -> Result<(u64, u32), Over> {
-        let (mut work, mut height): (u64, u32) = (0, 0);
+        let mut work: u64 = 0;
+        let mut height: u32 = 0;
         let mut add = |inner: Work| {
             work = work.saturating_add(inner.check);
             height = height.max(inner.height);

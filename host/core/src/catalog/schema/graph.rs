@@ -252,7 +252,8 @@ impl<'s> Reader<'s> {
         node.names.extend(self.one(id, fields, "propertyNames", &resolver)?);
         node.weight += (node.properties.len() + node.prefix.len()) as u64;
         if let Some(slot) = self.nodes.get_mut(id) {
-            let (parent, step) = (slot.parent, std::mem::take(&mut slot.step));
+            let parent = slot.parent;
+            let step = std::mem::take(&mut slot.step);
             *slot = Node { parent, step, ..node };
         }
         Ok(())

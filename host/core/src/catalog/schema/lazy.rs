@@ -61,7 +61,8 @@ mod tests {
         let schema = json!({ "type": "object", "required": ["n"] });
         let eager = LazySchema::new(schema.clone(), &mut LoadBudget::new(Duration::MAX)).unwrap();
         let lazy = LazySchema::new(schema, &mut LoadBudget::accepted()).unwrap();
-        let (good, bad) = (json!({ "n": 1 }), json!({}));
+        let good = json!({ "n": 1 });
+        let bad = json!({});
         assert!(eager.is_light(&good, 8) && !lazy.is_light(&good, 8));
         for schema in [&eager, &lazy] {
             schema.check(&good, 8).unwrap();

@@ -55,7 +55,8 @@ impl Tags {
         branches: &[Vec<ValidationError<'_>>],
         depth: usize,
     ) -> Vec<String> {
-        let (tag, value) = (self.0.get(error.schema_path().as_str()), error.instance());
+        let tag = self.0.get(error.schema_path().as_str());
+        let value = error.instance();
         if let Some(tag) = tag.filter(|_| value.is_object()) {
             let name = named(&tag.name);
             let Some(given) = value.get(&tag.name) else {

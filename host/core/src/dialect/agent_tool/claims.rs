@@ -136,7 +136,8 @@ fn has_native_ids(tool: &Linked<'_>) -> bool {
 /// Refuses the sandbox of an interface if the permission profile names another one (AT-IF-06).
 fn sandbox(tool: &Linked<'_>, interfaces: &Place<'_>, findings: &mut Findings) {
     let Some(interface) = tool.interface else { return };
-    let (asked, of_profile) = (asked_sandbox(tool), profile_sandbox(tool));
+    let asked = asked_sandbox(tool);
+    let of_profile = profile_sandbox(tool);
     if let (Some(asked), Some(of_profile)) = (asked, of_profile)
         && asked != of_profile
     {
@@ -174,7 +175,8 @@ fn permission_profile(tool: &Linked<'_>, profile: &Value, place: &Place<'_>, fin
     let subjects = tool.interface.and_then(|interface| interface.value.get("permission_subjects"));
     // What cannot be read has an error of its own.
     let read = subjects.and_then(|subjects| BTreeMap::<String, SubjectKind>::deserialize(subjects).ok());
-    let (subjects, has_native_ids) = (read.unwrap_or_default(), has_native_ids(tool));
+    let subjects = read.unwrap_or_default();
+    let has_native_ids = has_native_ids(tool);
     let place = place.field("rule_matching_fields");
     for (at, field) in fields.iter().enumerate() {
         let field = field.as_str().unwrap_or_default();
@@ -194,7 +196,8 @@ fn defaults(declaration: &Value, interface: Option<&Value>, place: &Place<'_>, f
     let Some(Value::Object(defaults)) = contract.get("defaults") else { return };
     let own = contract.get("model_input_schema").filter(|schema| !schema.is_null());
     let Some(schema) = own.or_else(|| interface?.get("model_input_schema")) else { return };
-    let (place, list) = (place.field("input_contract"), "defaults");
+    let place = place.field("input_contract");
+    let list = "defaults";
     let place = place.field(list);
     for (name, value) in defaults {
         let of = schema.get("properties").and_then(|properties| properties.get(name));

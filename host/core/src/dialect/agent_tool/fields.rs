@@ -295,9 +295,10 @@ fn any(_: &Value) -> Result<(), String> {
 /// What Open Tool Calling demands for the credential that comes with each request (OTC-D-13).
 fn authorization(value: &Value) -> Result<(), String> {
     let has_provider = value.get("provider_type").is_some_and(Value::is_string);
-    match has_provider || value.as_str() == Some("token") {
-        true => Ok(()),
-        false => Err("is neither the word token nor an object with a provider_type".to_owned()),
+    if has_provider || value.as_str() == Some("token") {
+        Ok(())
+    } else {
+        Err("is neither the word token nor an object with a provider_type".to_owned())
     }
 }
 
@@ -305,12 +306,13 @@ fn authorization(value: &Value) -> Result<(), String> {
 fn tool_pattern(value: &Value) -> Result<(), String> {
     let text = value.as_str().ok_or_else(|| "is not a text".to_owned())?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*');
-    match !text.is_empty() && text.len() <= TOOL_PATTERN_BYTES_MAX && text.chars().all(fits) {
-        true => Ok(()),
-        false => Err(format!(
+    if !text.is_empty() && text.len() <= TOOL_PATTERN_BYTES_MAX && text.chars().all(fits) {
+        Ok(())
+    } else {
+        Err(format!(
             "is neither the qualified name of a tool nor a pattern, such as files.read or files.*, of at most \
              {TOOL_PATTERN_BYTES_MAX} characters"
-        )),
+        ))
     }
 }
 

@@ -36,10 +36,7 @@ impl Described {
     /// Returns a function that places errors in the records of the toolkit where its author wrote what caused them.
     pub fn placing(&self) -> impl Fn(Vec<Finding>) -> Vec<Finding> + use<> {
         let is_short = self.is_short;
-        move |errors| match is_short {
-            true => errors.into_iter().filter_map(short::placed).collect(),
-            false => errors,
-        }
+        move |errors| if is_short { errors.into_iter().filter_map(short::placed).collect() } else { errors }
     }
 }
 

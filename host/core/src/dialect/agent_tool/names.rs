@@ -92,7 +92,8 @@ fn name_is_plain(name: &str, what: &str, place: &Place<'_>, findings: &mut Findi
 
 /// Checks that a name or an id belongs to one tool, and that no alias is the name of a tool.
 fn unique(declarations: &[Value], list: &Place<'_>, findings: &mut Findings) {
-    let (mut names, mut ids) = (HashMap::new(), HashMap::new());
+    let mut names = HashMap::new();
+    let mut ids = HashMap::new();
     for (at, declaration) in declarations.iter().enumerate() {
         let place = list.item(at);
         if let Some(name) = text(declaration, "name")

@@ -99,7 +99,8 @@ impl<'a> Shelf<'a> {
         let (list, id, reference) = list;
         let records = records(toolkit, list);
         let mut by_id = HashMap::new();
-        let (top, mut referred) = (Place::TOP, vec![false; records.len()]);
+        let top = Place::TOP;
+        let mut referred = vec![false; records.len()];
         let place = top.field(list);
         for (at, record) in records.iter().enumerate() {
             let Some(named) = text(record, id) else { continue };

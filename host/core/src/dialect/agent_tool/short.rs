@@ -96,14 +96,14 @@ pub(super) fn is_short(toolkit: &Value) -> bool {
 /// Returns the records of a short toolkit, those of its tool number N at the index N of each list; `None` if it has no list
 /// of tools.
 pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> {
-    let (top, fields) = (Place::TOP, toolkit.as_object()?);
+    let top = Place::TOP;
+    let fields = toolkit.as_object()?;
     for name in fields.keys().filter(|name| !matches!(name.as_str(), "namespace" | "tools")) {
-        match LISTS.iter().any(|(list, _)| list == name) {
-            true => {
-                let message = "a toolkit has either tools, in the short form, or records: remove one of them";
-                findings.error(&top.field(name), message);
-            }
-            false => unknown(findings, &top.field(name), name, ["namespace", "tools"].into_iter()),
+        if LISTS.iter().any(|(list, _)| list == name) {
+            let message = "a toolkit has either tools, in the short form, or records: remove one of them";
+            findings.error(&top.field(name), message);
+        } else {
+            unknown(findings, &top.field(name), name, ["namespace", "tools"].into_iter())
         }
     }
     let namespace = match fields.get("namespace") {
@@ -139,7 +139,9 @@ pub(super) fn derive(toolkit: &Value, findings: &mut Findings) -> Option<Value> 
 /// Returns `found`, an error in derived records, with its place in the short toolkit; `None` if another error says the same.
 pub(super) fn placed(found: Finding) -> Option<Finding> {
     let mut steps = found.path.splitn(4, '/').skip(1);
-    let (list, at, rest) = (steps.next().unwrap_or_default(), steps.next(), steps.next().unwrap_or_default());
+    let list = steps.next().unwrap_or_default();
+    let at = steps.next();
+    let rest = steps.next().unwrap_or_default();
     let Some((_, part)) = LISTS.iter().find(|(name, _)| *name == list) else { return Some(found) };
     let Some(at) = at else { return Some(Finding { path: "/tools".to_owned(), ..found }) };
     let split =
@@ -378,7 +380,8 @@ impl Parts {
         subjects: Map<String, Value>,
     ) -> [Value; LISTS.len()] {
         self.input.insert("strict".to_owned(), true.into());
-        let (input, output) = (std::mem::take(&mut self.input), std::mem::take(&mut self.output));
+        let input = std::mem::take(&mut self.input);
+        let output = std::mem::take(&mut self.output);
         self.imply(Part::Declaration, "namespace", namespace);
         self.imply(Part::Declaration, "lifecycle", "available");
         self.imply(Part::Declaration, "input_contract", input);

@@ -34,9 +34,10 @@ fn unknown(findings: &mut Findings, place: &Place<'_>, object: &'static Object, 
     if !belongs.is_empty() {
         let places: Vec<&str> = belongs.iter().map(|(object, _)| object.name).collect();
         let message = format!("has no effect here; it belongs in {}", places.join(" or "));
-        return match belongs.iter().any(|(_, field)| field.narrows) {
-            true => findings.error(place, format!("{message}: move it, or remove it")),
-            false => findings.note(place, message),
+        return if belongs.iter().any(|(_, field)| field.narrows) {
+            findings.error(place, format!("{message}: move it, or remove it"))
+        } else {
+            findings.note(place, message)
         };
     }
     let own = object.fields.iter().map(|field| (object, field));
@@ -94,7 +95,8 @@ pub(super) fn resembles(name: &str, known: &str) -> bool {
     if name.len() > NAME_BYTES_MAX {
         return false;
     }
-    let (name, known) = (bare(name), bare(known));
+    let name = bare(name);
+    let known = bare(known);
     // One wrong letter turns a short word into another word.
     let letters = match known.len() {
         0..5 => 0,

@@ -115,7 +115,9 @@ impl EventReader {
         }
         let Some(mut index) = self.log.index()? else { return Ok(Vec::new()) };
         let (rows, end) = self.rows(&mut index).map_err(|error| self.log.failed("search", &error))?;
-        let (mut found, mut bytes, all) = (Vec::new(), 0, rows.len() < LINES_MAX as usize);
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        let all = rows.len() < LINES_MAX as usize;
         for row in rows {
             if bytes > BYTES_MAX {
                 return Ok(found);

@@ -200,7 +200,8 @@ impl Inner {
 
 /// Empties the ring of `log` until it rests.
 fn serve(log: &Weak<Inner>) {
-    let (mut idle, mut pause) = (0, TICK);
+    let mut idle = 0;
+    let mut pause = TICK;
     loop {
         thread::sleep(pause);
         let Some(log) = log.upgrade() else { return };

@@ -192,7 +192,8 @@ impl CallLog {
     ) -> Result<usize, LogError> {
         let Some(index) = self.settled()? else { return Ok(0) };
         let calls = list(&index, query).map_err(|error| self.failed("search", &error))?;
-        let (mut places, mut bytes) = (Vec::new(), 0_u64);
+        let mut places = Vec::new();
+        let mut bytes = 0_u64;
         for call in &calls {
             let found = find(&index, &call.invocation_id).map_err(|error| self.failed("search", &error))?;
             let [(_, place)] = found.as_slice() else { continue };
@@ -241,10 +242,7 @@ impl CallLog {
             open.query_map([], |row| row.get(0))?.collect()
         };
         let unfinished = unfinished().map_err(|error| self.failed("search", &error))?;
-        match self.end_orphans(&unfinished)? {
-            true => self.index(),
-            false => Ok(Some(index)),
-        }
+        if self.end_orphans(&unfinished)? { self.index() } else { Ok(Some(index)) }
     }
 
     /// Reads the ID of a line, and its payload. The ID has a meaning only for a line about a call.
@@ -415,7 +413,8 @@ fn add(transaction: &Transaction, numbers: &mut Numbers, number: u64, mut file: 
     }
     file.seek(SeekFrom::Start(bytes))?;
     let mut reader = BufReader::new(file);
-    let (mut line, mut chain) = (Vec::new(), None);
+    let mut line = Vec::new();
+    let mut chain = None;
     loop {
         line.clear();
         let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;

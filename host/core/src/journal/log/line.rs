@@ -225,8 +225,9 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written_and_follows_one_line_only() {
-        let (key, id, payload) =
-            (Zeroizing::new([7; KEY_BYTES]), "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({ "a": "b\n c" }));
+        let key = Zeroizing::new([7; KEY_BYTES]);
+        let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        let payload = json!({ "a": "b\n c" });
         let first = beginning(&key, 1);
         let (bytes, chain) = Unlinked::of(Kind::Ended, id, &payload).unwrap().hashed().after(&first, &key);
         let (same, _) = Unlinked::of_text(Kind::Ended, id, &payload.to_string()).hashed().after(&first, &key);

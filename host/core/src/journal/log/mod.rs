@@ -306,24 +306,27 @@ impl CallLog {
 
     /// As [`Self::started`], without what may repeat the arguments.
     async fn started_without_input(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
-        let (mut decisions, mut hooks) = (start.decisions.to_vec(), start.hooks.to_vec());
+        let mut decisions = start.decisions.to_vec();
+        let mut hooks = start.hooks.to_vec();
         decisions.iter_mut().for_each(PermissionDecision::hide_input);
         hooks.iter_mut().for_each(ToolHook::hide_input);
         self.write_start(Start { decisions: &decisions, hooks: &hooks, ..start }, is_large).await
     }
 
     async fn write_start(&self, start: Start<'_>, is_large: bool) -> Result<(), LogError> {
-        let written = match is_large {
-            false => self.start(Kind::Started, start)?,
-            true => {
-                let (log, invocation, changes) = (self.clone(), start.invocation.clone(), start.changes);
-                let (decisions, hooks) = (start.decisions.to_vec(), start.hooks.to_vec());
-                let write = move || {
-                    let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
-                    log.large_start(Kind::Started, start)
-                };
-                self.aside(write).await?
-            }
+        let written = if is_large {
+            let log = self.clone();
+            let invocation = start.invocation.clone();
+            let changes = start.changes;
+            let decisions = start.decisions.to_vec();
+            let hooks = start.hooks.to_vec();
+            let write = move || {
+                let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
+                log.large_start(Kind::Started, start)
+            };
+            self.aside(write).await?
+        } else {
+            self.start(Kind::Started, start)?
         };
         self.sync(written).await
     }
@@ -342,7 +345,8 @@ impl CallLog {
 
     fn start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
         let kept = start.invocation.for_disk();
-        let (id, start) = (Some(kept.invocation_id), Start { invocation: &kept, ..start });
+        let id = Some(kept.invocation_id);
+        let start = Start { invocation: &kept, ..start };
         match FoldedStart::of(start, *PROCESS) {
             Some(folded) => self.append(kind, id, &folded),
             None => self.append(kind, id, &Started::of(start, *PROCESS)),
@@ -352,7 +356,8 @@ impl CallLog {
     /// As [`Self::start`], with inputs that are the same written once.
     fn large_start(&self, kind: Kind, start: Start<'_>) -> Result<Option<File>, LogError> {
         let kept = start.invocation.for_disk();
-        let (id, start) = (Some(kept.invocation_id), Start { invocation: &kept, ..start });
+        let id = Some(kept.invocation_id);
+        let start = Start { invocation: &kept, ..start };
         if let Some(folded) = FoldedStart::of(start, *PROCESS) {
             return self.append(kind, id, &folded);
         }
@@ -379,7 +384,8 @@ impl CallLog {
     ///
     /// The log cannot be written.
     pub async fn large_ended(&self, record: CallRecord) -> (CallRecord, Result<(), LogError>) {
-        let (log, shared) = (self.clone(), Arc::new(record));
+        let log = self.clone();
+        let shared = Arc::new(record);
         let record = Arc::clone(&shared);
         let written = match self.aside(move || log.large_end(&record)).await {
             Ok(unsynced) => self.sync(unsynced).await,
@@ -413,16 +419,18 @@ impl CallLog {
         if !is_kept || !guard!("journal_inputs") {
             return self.end(record);
         }
-        let shared = match record.is_never_persisted() && guard!("never_persisted") {
-            true => Cow::Owned(record.without_output()),
-            false => Cow::Borrowed(record),
+        let shared = if record.is_never_persisted() && guard!("never_persisted") {
+            Cow::Owned(record.without_output())
+        } else {
+            Cow::Borrowed(record)
         };
         let end = serde_json::to_value(shared.undeclared());
         let mut end = end.map_err(|error| self.failed("write", &error))?;
         let id = record.invocation.invocation_id;
-        match self.0.has_start(id) {
-            true => once::leave_out(&mut end),
-            false => once::shorten(&mut end),
+        if self.0.has_start(id) {
+            once::leave_out(&mut end)
+        } else {
+            once::shorten(&mut end)
         }
         self.append(Kind::Ended, Some(id), &end)
     }
@@ -455,7 +463,8 @@ impl CallLog {
 
     /// Appends a line to a segment.
     fn write(&self, id: Option<InvocationId>, line: Hashed) -> Result<Option<File>, LogError> {
-        let (kind, failed) = (line.kind, |error: io::Error| self.failed("write", &error));
+        let kind = line.kind;
+        let failed = |error: io::Error| self.failed("write", &error);
         let mut kept = self.0.writer();
         let writer = match &mut *kept {
             Some(writer) => writer,
@@ -469,10 +478,8 @@ impl CallLog {
         let Writer { key, current, full, .. } = writer;
         let segment = at.and_then(|at| full.get_mut(at)).unwrap_or(current);
         segment.add(key, line).map_err(failed)?;
-        let file = match self.0.settings.flush && kind != Kind::Noted {
-            true => Some(segment.file().map_err(failed)?),
-            false => None,
-        };
+        let file =
+            if self.0.settings.flush && kind != Kind::Noted { Some(segment.file().map_err(failed)?) } else { None };
         match (kind, id) {
             (Kind::Started, Some(id)) => segment.open.push(id),
             (Kind::Suspended | Kind::Ended | Kind::Dropped, Some(id)) => segment.open.retain(|open| *open != id),
@@ -500,9 +507,10 @@ impl CallLog {
             writer.full.push(full);
         }
         // No call of a busy process waits for the disk.
-        match writer.pace.is_served() {
-            true => self.prune_aside(writer.key.clone()),
-            false => self.prune_into(&writer.key, &mut writer.current)?,
+        if writer.pace.is_served() {
+            self.prune_aside(writer.key.clone())
+        } else {
+            self.prune_into(&writer.key, &mut writer.current)?
         }
         Ok(())
     }
@@ -534,7 +542,8 @@ impl CallLog {
         if unfinished.is_empty() {
             return Ok(false);
         }
-        let (key, mut ended) = (self.key()?, false);
+        let key = self.key()?;
+        let mut ended = false;
         for number in unfinished {
             if segment::is_closed(&self.0.dir, *number) {
                 continue;

@@ -110,7 +110,8 @@ impl CallLog {
         let mut waiting = self.0.notes.lock();
         waiting.calls.push(call);
         if !std::mem::replace(&mut waiting.is_served, true) {
-            let (notes, log) = (Arc::clone(&self.0.notes), Arc::downgrade(&self.0));
+            let notes = Arc::clone(&self.0.notes);
+            let log = Arc::downgrade(&self.0);
             let thread = thread::Builder::new().name("notes".to_owned()).stack_size(STACK_BYTES);
             // Without a thread, followers hear of the call when it ends.
             waiting.is_served = thread.spawn(move || notes.serve(&log)).is_ok();

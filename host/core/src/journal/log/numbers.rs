@@ -66,7 +66,8 @@ impl<'a> Numbers<'a> {
         if line.id == NO_CALL {
             return self.number(events.len() as u64, 0, place);
         }
-        let (told, end) = (self.told(line.id)?, first.saturating_add(events.len() as u64));
+        let told = self.told(line.id)?;
+        let end = first.saturating_add(events.len() as u64);
         // A call that another process resumed is noted from its first event on again.
         if end <= told || first > told {
             return Ok(());

@@ -28,7 +28,8 @@ pub(super) fn leave_out(end: &mut Value) {
 /// Leaves the inputs out of a line that equal `model_input`.
 pub(super) fn shorten(line: &mut Value) {
     let Some(invocation) = invocation(line) else { return };
-    let (first, others) = (invocation.get("model_input").cloned(), INPUTS.iter().skip(1));
+    let first = invocation.get("model_input").cloned();
+    let others = INPUTS.iter().skip(1);
     let same: Vec<&str> =
         others.copied().filter(|name| first.is_some() && invocation.get(*name) == first.as_ref()).collect();
     same.iter().for_each(|name| _ = invocation.shift_remove(*name));

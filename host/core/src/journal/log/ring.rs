@@ -212,7 +212,8 @@ struct Frames(Vec<u8>);
 impl Frames {
     /// The numbers and the contents of the frames, and the first frame that is not as it was written.
     fn read(&self, mac: &Mac) -> (Vec<(u64, &[u8])>, Option<Changed>) {
-        let (mut frames, mut rest) = (Vec::<(u64, &[u8])>::new(), self.0.as_slice());
+        let mut frames = Vec::<(u64, &[u8])>::new();
+        let mut rest = self.0.as_slice();
         while !rest.is_empty() {
             let next = frames.last().map(|(count, _)| count + 1);
             let found = first(mac, rest).filter(|(count, ..)| next.is_none_or(|next| next == *count));
@@ -278,7 +279,8 @@ fn put(map: &mut MmapMut, place: usize, number: u64) {
 
 /// The bytes of the file `ring` between two positions that are at most [`ROOM`] apart.
 fn between(ring: &[u8], from: u64, to: u64) -> Vec<u8> {
-    let (place, length) = ((from % ROOM as u64) as usize, (to - from) as usize);
+    let place = (from % ROOM as u64) as usize;
+    let length = (to - from) as usize;
     let first = length.min(ROOM - place);
     let part = |place: usize, length: usize| ring.get(HEADER + place..HEADER + place + length).unwrap_or_default();
     [part(place, first), part(0, length - first)].concat()
@@ -374,9 +376,10 @@ impl Left {
     /// Removes the ring, or keeps what was `changed` for [`super::CallLog::verify`], unless that is what a loss of power left.
     pub(super) fn close(self, changed: bool) -> io::Result<()> {
         let is_of_earlier_boot = self.header.is_some_and(|header| Some(header.boot) != boot());
-        match changed && !is_of_earlier_boot {
-            true => fs::rename(&self.path, self.path.with_extension(CHANGED)),
-            false => fs::remove_file(&self.path),
+        if changed && !is_of_earlier_boot {
+            fs::rename(&self.path, self.path.with_extension(CHANGED))
+        } else {
+            fs::remove_file(&self.path)
         }
     }
 }
@@ -391,7 +394,8 @@ pub(super) fn changed(dir: &Path, key: &Key) -> io::Result<Option<Damage>> {
     };
     let changed = behind.and_then(|behind| left.frames.read(&Mac::of(key, &behind.chain)).1);
     let at = changed.map_or(0, |changed| changed.at);
-    let (file, call) = (segment::numbered_name(number, CHANGED), left.frames.call(at));
+    let file = segment::numbered_name(number, CHANGED);
+    let call = left.frames.call(at);
     Ok(Some(Damage { file, line: at + 1, call, what: "it was changed before it came into the log" }))
 }
 

@@ -202,7 +202,8 @@ impl Segment {
     /// Appends lines with these contents, all or none. For those of a ring, space was reserved when they came.
     pub(super) fn add_all(&mut self, key: &Key, contents: &[&[u8]]) -> io::Result<()> {
         let bytes: u64 = contents.iter().map(|content| line::length(content)).sum();
-        let (mut lines, mut chain) = (Vec::with_capacity(usize::try_from(bytes).unwrap_or(0)), self.chain);
+        let mut lines = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+        let mut chain = self.chain;
         for content in contents {
             chain = line::add(&mut lines, content, &chain, key);
         }
@@ -299,7 +300,8 @@ impl Found {
     fn read(file: &File, key: &Key, number: u64) -> io::Result<Self> {
         let mut open: HashMap<String, (usize, String)> = HashMap::new();
         let mut notes: HashMap<String, Vec<String>> = HashMap::new();
-        let (mut chain, mut at) = (line::beginning(key, number), 0);
+        let mut chain = line::beginning(key, number);
+        let mut at = 0;
         let (bytes, torn) = each_line(file, |line| {
             at += 1;
             // A damaged line is the affair of `verify`.
@@ -334,7 +336,9 @@ impl Found {
 fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(READ_BYTES, file);
-    let (mut line, mut whole, mut torn) = (Vec::new(), 0, 0);
+    let mut line = Vec::new();
+    let mut whole = 0;
+    let mut torn = 0;
     loop {
         line.clear();
         let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
@@ -353,7 +357,8 @@ fn each_line(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u
 
 /// What a segment has behind the length `base`; `None` if no line ends there.
 pub(super) fn behind(file: &File, base: u64) -> io::Result<Option<Behind>> {
-    let (mut at, mut found) = (0, None);
+    let mut at = 0;
+    let mut found = None;
     each_line(file, |line| {
         at += line.len() as u64 + 1;
         match &mut found {

@@ -72,9 +72,12 @@ pub(super) fn carry(
 ) -> io::Result<BTreeMap<u64, u64>> {
     let within = if guard!("journal_shares") { within(dir, settings) } else { HashSet::new() };
     let oldest = Timestamp::now().minus(settings.age_max);
-    let (mut kept, mut files, mut lost) = (None, Vec::new(), BTreeMap::new());
+    let mut kept = None;
+    let mut files = Vec::new();
+    let mut lost = BTreeMap::new();
     for Surplus { number, is_old, .. } in surplus {
-        let (mut ids, mut failed) = (HashSet::new(), None);
+        let mut ids = HashSet::new();
+        let mut failed = None;
         segment::each_line_of(dir, *number, |line| {
             if !matches!(line.kind, Kind::Ended | Kind::Carried) || failed.is_some() {
                 return;
@@ -88,9 +91,10 @@ pub(super) fn carry(
             }
             let mut add = || {
                 // A line that says all itself stays as it is, byte for byte.
-                let payload = match once::is_whole(line.payload) {
-                    true => line.payload.to_owned(),
-                    false => once::whole(dir, *number, line.id, line.payload)?.to_string(),
+                let payload = if once::is_whole(line.payload) {
+                    line.payload.to_owned()
+                } else {
+                    once::whole(dir, *number, line.id, line.payload)?.to_string()
                 };
                 let segment = match kept.take().filter(Segment::has_room) {
                     Some(segment) => segment,
@@ -138,7 +142,8 @@ fn by_caller(dir: &Path) -> io::Result<Vec<(String, u64)>> {
 /// The most that each may have if `room` is divided evenly among those that want more than that.
 fn share(mut wanted: Vec<u128>, room: u128) -> u128 {
     wanted.sort_unstable();
-    let (mut left, mut others) = (room, wanted.len() as u128);
+    let mut left = room;
+    let mut others = wanted.len() as u128;
     for bytes in wanted {
         let share = left / others.max(1);
         if bytes > share {

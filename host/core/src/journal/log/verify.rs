@@ -63,7 +63,8 @@ impl CallLog {
         }
         let seen = self.seen()?;
         let numbers = segment::numbers(self.dir()).map_err(|error| self.failed("read", &error))?;
-        let (mut pruned, mut gone) = (Pruned::default(), Vec::new());
+        let mut pruned = Pruned::default();
+        let mut gone = Vec::new();
         for number in &numbers {
             let seen = seen.iter().find(|seen| seen.number == *number);
             let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
@@ -88,9 +89,11 @@ impl CallLog {
     /// Checks every line of the segment `number`, as [`Self::verify`] does.
     pub(super) fn verify_segment(&self, number: u64) -> Result<Result<(), Damage>, LogError> {
         self.gather()?;
-        let (key, seen) = (self.key()?, self.seen()?);
+        let key = self.key()?;
+        let seen = self.seen()?;
         let seen = seen.iter().find(|seen| seen.number == number);
-        let (mut verified, mut pruned) = (Verified::default(), Pruned::default());
+        let mut verified = Verified::default();
+        let mut pruned = Pruned::default();
         let mut checking = Checking { key: &key, seen, verified: &mut verified, pruned: &mut pruned };
         checking.segment(self.dir(), number).map_err(|error| self.failed("read", &error))
     }
@@ -130,7 +133,10 @@ impl Checking<'_> {
         // A living process may be in the middle of its last line.
         let is_written = file.try_lock_shared().is_err();
         let mut reader = BufReader::new(file);
-        let (mut chain, mut at, mut bytes, mut line) = (line::beginning(self.key, number), 0, 0, Vec::new());
+        let mut chain = line::beginning(self.key, number);
+        let mut at = 0;
+        let mut bytes = 0;
+        let mut line = Vec::new();
         let damage = |line: u64, call: Option<&str>, what| {
             Ok(Err(Damage { file: segment::name(number), line, call: call.map(str::to_owned), what }))
         };

@@ -53,7 +53,8 @@ impl Store {
         put_invocation(&transaction, &asking.invocation)?;
         put_history(&transaction, asking.approval.invocation_id, &asking.history)?;
         let approval = &asking.approval;
-        let (id, binding) = (approval.invocation_id.to_string(), approval.binding.digest());
+        let id = approval.invocation_id.to_string();
+        let binding = approval.binding.digest();
         let record = entry::seal(&self.key, &entry::question_of(approval.invocation_id, &binding), approval)?;
         transaction.execute(
             "INSERT INTO approvals (invocation, state, binding, actor, asked_at, expires_at, record)

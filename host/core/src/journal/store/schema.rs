@@ -101,7 +101,8 @@ pub(super) fn open(dir: &Path) -> Result<Connection, StoreError> {
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let (application, found) = (pragma("application_id")?, pragma("user_version")?);
+    let application = pragma("application_id")?;
+    let found = pragma("user_version")?;
     match (application, found) {
         (APPLICATION, VERSION) => return Ok(()),
         (APPLICATION | APPLICATION_BEFORE, 1..) if found > VERSION => {

@@ -84,8 +84,11 @@ mod tests {
 
     #[test]
     fn an_approval_for_a_session_has_an_end() {
-        let (own, below, beside) = (allowance("/a"), allowance("/a/b"), allowance("/b"));
-        let (dir, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
+        let own = allowance("/a");
+        let below = allowance("/a/b");
+        let beside = allowance("/b");
+        let dir = tempfile::tempdir().unwrap();
+        let now = Timestamp::now();
         let journal = Journal::new(dir.path().join("journal"), dir.path().join("key"));
         let remembered = |age: Duration, asked: &Allowance| {
             journal.with(|store| {
@@ -101,8 +104,8 @@ mod tests {
                 store.remembers(asked)
             })
         };
-        let (in_time, too_late) =
-            (SessionRule::LASTS - Duration::from_secs(60), SessionRule::LASTS + Duration::from_secs(1));
+        let in_time = SessionRule::LASTS - Duration::from_secs(60);
+        let too_late = SessionRule::LASTS + Duration::from_secs(1);
         for covered in [&own, &below] {
             assert_eq!(remembered(in_time, covered).unwrap(), Some(own.rule.reference()));
             assert_eq!(remembered(too_late, covered).unwrap(), None);

@@ -49,7 +49,8 @@ impl Store {
     /// it is on disk. `false` if it is too large, or if too many calls wait: then the call can only wait in its process.
     pub fn suspend(&mut self, suspending: &Suspending) -> Result<bool, StoreError> {
         let Suspending { suspension, invocation, history } = suspending;
-        let (id, expires_at) = (suspension.invocation_id, suspension.expires_at);
+        let id = suspension.invocation_id;
+        let expires_at = suspension.expires_at;
         let record = entry::seal(&self.key, &entry::suspension_of(id, expires_at), suspension)?;
         if record.len() > SUSPENDED_BYTES_MAX && guard!("suspended_bytes") {
             return Ok(false);
@@ -67,7 +68,8 @@ impl Store {
                    SET state = excluded.state, expires_at = excluded.expires_at, record = excluded.record
                    WHERE suspended.state <> 'withdrawn'";
         let stored = transaction.execute(sql, params![id.to_string(), expires_at.unix_millis(), record])?;
-        let (key, actor) = (id.to_string(), invocation.actor_ref.as_deref());
+        let key = id.to_string();
+        let actor = invocation.actor_ref.as_deref();
         if !retention::make_room(&transaction, (&key, actor), Timestamp::now(), retention::STORE_BYTES_MAX)? {
             return Ok(false);
         }
@@ -244,7 +246,8 @@ mod tests {
     #[test]
     fn a_row_that_was_changed_behind_the_journals_back_is_damaged() {
         let [one, other] = [HOUR, HOUR * 2].map(|lasts| suspending("x".to_owned(), lasts));
-        let (id, expires_at) = (one.suspension.invocation_id, other.suspension.expires_at.unix_millis());
+        let id = one.suspension.invocation_id;
+        let expires_at = other.suspension.expires_at.unix_millis();
         for sql in [
             format!("UPDATE suspended SET expires_at = {expires_at}"),
             format!("UPDATE suspended SET record = (SELECT record FROM suspended WHERE invocation <> '{id}')"),

@@ -45,7 +45,9 @@ pub(super) fn read(asked: &Input, shown: &Input, text: &str) -> Result<Option<In
 /// The check of edits for the approver of `asked`: an edit that cannot run is not an answer.
 pub(super) fn check(tool: Arc<Tool>, asked: Input, shown: Input) -> EditCheck {
     Arc::new(move |text: String| {
-        let (tool, asked, shown) = (Arc::clone(&tool), asked.clone(), shown.clone());
+        let tool = Arc::clone(&tool);
+        let asked = asked.clone();
+        let shown = shown.clone();
         Box::pin(async move { runs(&tool, &asked, &shown, &text).await })
     })
 }

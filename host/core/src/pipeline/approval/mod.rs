@@ -130,7 +130,8 @@ pub(super) async fn ask(
 /// Builds the redacted prompt: inline if it is small, otherwise on a thread for checks, because the search uses the
 /// tool's own patterns.
 async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt, Refusal> {
-    let (redactor, brought) = (journey.redaction.redactor(), journey.redaction.brought());
+    let redactor = journey.redaction.redactor();
+    let brought = journey.redaction.brought();
     let new = move |facts: PromptContent<'_>, mut meter: Meter| {
         let mut hides = false;
         let prompt = Prompt::new(facts, |text| {
@@ -138,17 +139,21 @@ async fn draw(journey: &Journey<'_>, facts: PromptContent<'_>) -> Result<Prompt,
             hides |= !brought.is_idle() && brought.redact_text_within(&mut text.clone(), &mut meter);
             redactor.redact_text_within(text, &mut meter);
         });
-        match hides && guard!("request_secret_question") {
-            true => Err(brought::repeated("in the question about the call")),
-            false => Ok(prompt),
+        if hides && guard!("request_secret_question") {
+            Err(brought::repeated("in the question about the call"))
+        } else {
+            Ok(prompt)
         }
     };
     if facts.arguments.text().len() <= INLINE_BYTES_MAX {
         return new(facts, Meter::inline());
     }
     let PromptContent { invocation_id, can_remember, expires_at, .. } = facts;
-    let (component, actor) = (facts.component.to_owned(), facts.actor.map(str::to_owned));
-    let (brief, capability, arguments) = (facts.brief.clone(), facts.capability.clone(), facts.arguments.clone());
+    let component = facts.component.to_owned();
+    let actor = facts.actor.map(str::to_owned);
+    let brief = facts.brief.clone();
+    let capability = facts.capability.clone();
+    let arguments = facts.arguments.clone();
     let work = move || {
         let facts = PromptContent {
             invocation_id,
@@ -180,7 +185,9 @@ async fn store(journey: &mut Journey<'_>, journal: &Journal, approval: Approval)
         Asking { approval: approval.clone(), invocation: journey.invocation.clone(), history: journey.history(events) };
     journal.run(move |store| store.ask(&asking)).await?;
     let leaving = journey.trail.leaving();
-    let (journal, approval, stage) = (journal.clone(), Some(approval), Stage::Never);
+    let journal = journal.clone();
+    let approval = Some(approval);
+    let stage = Stage::Never;
     journey.asked = Some(Box::new(Asked { journal, approval, stage, leaving, held }));
     journey.set_can_be_left(true);
     journey.trail.announce(event);

@@ -62,12 +62,14 @@ async fn answer_here(
     let own = journey.request.approval.approver.as_deref();
     let Some(approver) = own.or(desk.approver.as_deref()) else { return Ok(()) };
     let counts = channel.is_none_or(|channel| channel.takes(approver.channel()) || approver.channel() == NOBODY);
-    let reply = match counts || !guard!("asked_channel") {
-        true => checked(approver, prompt).await,
-        false => approver.announce(prompt).await.filter(|reply| !reply.approved),
+    let reply = if counts || !guard!("asked_channel") {
+        checked(approver, prompt).await
+    } else {
+        approver.announce(prompt).await.filter(|reply| !reply.approved)
     };
     let Some(reply) = reply else { return Ok(()) };
-    let (id, answer) = (prompt.invocation_id(), answer_of(approver, reply));
+    let id = prompt.invocation_id();
+    let answer = answer_of(approver, reply);
     match desk.journal.run(move |store| store.answer(id, &answer)).await? {
         // The stored answer counts, even if another approver was faster.
         Given::Taken | Given::TooLate(_) => Ok(()),

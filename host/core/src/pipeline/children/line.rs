@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn what_a_call_used_is_charged_once_whether_its_reply_is_read_or_not() {
         let (wishes, mut asked) = mpsc::channel(1);
-        let (line, unread) = (Line(wishes), Unread::default());
+        let line = Line(wishes);
+        let unread = Unread::default();
         let fuel = || unread.take().iter().map(|used| used.fuel.used).collect::<Vec<u64>>();
 
         let (mut guest, reply) = begun(&line, &mut asked);

@@ -74,7 +74,8 @@ impl Concealer {
 
     /// Removes what the contract redacts from `mapped`, adds its values to the terms, and returns the places.
     pub(super) fn hide_output(&mut self, mapped: &mut Mapped) -> BTreeSet<String> {
-        let (mut places, mut gathered) = (BTreeSet::new(), Gathered::default());
+        let mut places = BTreeSet::new();
+        let mut gathered = Gathered::default();
         if let Some(structured) = &mut mapped.structured_content {
             self.contract.each_redacted(structured, &mut |at, place| {
                 name(&mut places, format!("/structured_content{at}"));

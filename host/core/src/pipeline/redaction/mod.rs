@@ -212,7 +212,8 @@ impl Redaction {
 
     /// Starts redacting what the records of `tool` mark as sensitive, and the secrets of a call that `has_secrets`.
     fn start(&mut self, tool: &Tool, has_secrets: bool) -> Result<(), Refusal> {
-        let (contract, whole) = (tool.contract(), tool.permission_profile().is_sensitive());
+        let contract = tool.contract();
+        let whole = tool.permission_profile().is_sensitive();
         if whole || contract.has_sensitive_fields() {
             if self.references.is_none() {
                 let key = ReferenceKey::new().map_err(|error| Refusal::host_fault(format!("{error:#}")))?;
@@ -232,9 +233,11 @@ impl Redaction {
     /// them, it could hide any argument from approvers and records.
     async fn bring(&mut self, brought: &Secrets, input: &Input) -> Result<(), Refusal> {
         brought::check(brought)?;
-        let (brought, input) = (brought.clone(), input.clone());
+        let brought = brought.clone();
+        let input = input.clone();
         let work = move || {
-            let (redactor, mut meter) = (brought::redactor(&brought), Meter::aside());
+            let redactor = brought::redactor(&brought);
+            let mut meter = Meter::aside();
             // Also as it was written, because a parsed number can have fewer digits than the one that runs.
             let repeats = redactor.redact_within(&mut input.to_value(), &mut meter)
                 || redactor.redact_text_within(&mut input.text().to_owned(), &mut meter);
@@ -242,10 +245,7 @@ impl Redaction {
         };
         let (redactor, repeats) = self.checks.run("searching the arguments for secrets of the request", work).await?;
         self.brought = redactor;
-        match repeats && guard!("request_secret_arguments") {
-            true => Err(brought::repeated("in the arguments")),
-            false => Ok(()),
-        }
+        if repeats && guard!("request_secret_arguments") { Err(brought::repeated("in the arguments")) } else { Ok(()) }
     }
 
     /// Searches for the secrets of the request alone; idle if it has none.
@@ -272,7 +272,8 @@ impl Redaction {
         let (of_request, of_store): (Vec<String>, Vec<String>) = names.into_iter().partition(is_brought);
         let of_request =
             of_request.into_iter().filter_map(|name| brought.get(&name).cloned().map(|value| (name, value)));
-        let (mut known, mut terms) = (of_request.collect::<Vec<_>>(), Vec::new());
+        let mut known = of_request.collect::<Vec<_>>();
+        let mut terms = Vec::new();
         for (name, value) in stored(store, of_store).await? {
             match value {
                 Some(value) => {
@@ -466,7 +467,8 @@ impl Redaction {
             }
             places => places,
         };
-        let (ran, usage) = (taken.ran, taken.usage.clone());
+        let ran = taken.ran;
+        let usage = taken.usage.clone();
         let work = move || {
             let mut places = places.unwrap_or_else(|| concealer.hide_output(&mut taken));
             concealer.redact_output(&mut taken, &mut places, &mut Meter::aside());

@@ -169,7 +169,8 @@ impl Users {
 
     /// Adds the next calls of the caller that a use in this mode meets.
     fn successors(&self, mode: Mode, call: Call, successors: &mut Vec<u64>) {
-        let (caller, after) = (call.caller, call.order.id.saturating_add(1));
+        let caller = call.caller;
+        let after = call.order.id.saturating_add(1);
         let exclusive = self.exclusive.pending.range((caller, after)..=(caller, u64::MAX)).next().map(|(_, id)| *id);
         successors.extend(exclusive);
         if mode == Mode::Exclusive {

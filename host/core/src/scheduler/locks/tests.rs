@@ -33,7 +33,8 @@ fn near(one: &Path, other: &Path) -> bool {
 /// Whether calls with these claims could notice each other: the rule, without the index.
 fn could_meet(one: &Claim, other: &Claim, same_caller: bool) -> bool {
     let exclusive = |one: Mode, other: Mode| [one, other].contains(&Mode::Exclusive);
-    let (networks, contexts) = (one.network().zip(other.network()), one.context().zip(other.context()));
+    let networks = one.network().zip(other.network());
+    let contexts = one.context().zip(other.context());
     let mut of_caller = [networks, contexts].into_iter().flatten();
     exclusive(one.whole(), other.whole())
         || (same_caller && of_caller.any(|(one, other)| exclusive(one, other)))
@@ -80,7 +81,8 @@ fn calls_meet_where_one_changes_what_the_other_can_reach() {
     assert!(meets(&claim(&[], &["/b", "/x/y"]), &claim(&["/a", "/x"], &[])));
     assert!(meets(&Claim::alone(), &nothing));
     let network = |network| using(network, &[], &[]);
-    let (reads, changes) = (network(NetworkUse::Reads), network(NetworkUse::Changes));
+    let reads = network(NetworkUse::Reads);
+    let changes = network(NetworkUse::Changes);
     assert!(!meets(&reads, &reads) && meets(&reads, &changes) && meets(&changes, &changes));
     assert!(!meets(&changes, &write));
     assert!(!waits(&changes, &changes, ["a", "b"]), "one caller's requests would stop those of another");
@@ -99,7 +101,8 @@ fn folders_are_compared_as_each_with_each() {
     };
     for one in (1..1 << names.len()).step_by(7) {
         for other in (1..1 << names.len()).step_by(31) {
-            let (one, other) = (pick(one), pick(other));
+            let one = pick(one);
+            let other = pick(other);
             let each = one.iter().any(|one| other.iter().any(|other| near(Path::new(one), Path::new(other))));
             let found = waits(&claim(&[], &one), &claim(&[], &other), ["a", "b"]);
             assert_eq!(found, each, "{one:?} {other:?}");

@@ -57,7 +57,8 @@ mod tests {
 
     /// A component that imports a function, calls it with zeros, and returns this of the answer.
     fn asking(import: &str, function: &str, parameters: usize, result: &str, answer: &str) -> String {
-        let (params, zeros) = ("i32 ".repeat(parameters), "(i32.const 0) ".repeat(parameters));
+        let params = "i32 ".repeat(parameters);
+        let zeros = "(i32.const 0) ".repeat(parameters);
         let lowered = "(memory (core memory $shared \"memory\")) (realloc (core func $shared \"realloc\"))";
         let call = format!("(call $ask {zeros})");
         let body = answer.replace("CALL", &call);

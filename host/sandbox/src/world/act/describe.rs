@@ -32,7 +32,9 @@ pub(super) fn toolkit(
 ) -> Result<String, String> {
     bounded(&tools)?;
     let names = declared::names(tools.iter().map(|tool| tool.name.as_str()));
-    let (mut offered, mut left_out, mut own_names) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut offered = Vec::new();
+    let mut left_out = Vec::new();
+    let mut own_names = HashSet::new();
     let mut renamed = HashMap::new();
     for (tool, name) in tools.into_iter().zip(names) {
         let own = tool.name.clone();

@@ -24,7 +24,8 @@ pub(super) enum Piece {
 
 /// Makes the outcome of all events. An error is the last one, and what came before it is kept.
 pub(super) fn outcome(events: Vec<ToolEvent>) -> Outcome {
-    let (mut parts, mut failure) = (Parts::default(), None);
+    let mut parts = Parts::default();
+    let mut failure = None;
     for event in events {
         match event {
             ToolEvent::Content(part) if progress(&part).is_none() => parts.add(piece(part)),

@@ -40,10 +40,7 @@ pub(super) async fn collect(
 
 /// Refuses a result with more events than one may have.
 pub(super) fn bounded(events: Vec<ToolEvent>) -> wasmtime::Result<Vec<ToolEvent>> {
-    match events.len() > EVENTS_MAX && guard!("stream_events") {
-        true => Err(Exceeded::Events.into()),
-        false => Ok(events),
-    }
+    if events.len() > EVENTS_MAX && guard!("stream_events") { Err(Exceeded::Events.into()) } else { Ok(events) }
 }
 
 /// Takes events from the guest while there is room for them. The end of the stream drops it, and so closes `send`.

@@ -43,7 +43,8 @@ pub(in crate::world) fn named_by(file: &Path, toolkit: &str) -> Option<String> {
     let new = declared::names([name::of_file(file)?.as_str()]).pop()?;
     *name = new.as_str().into();
     let namespace = toolkit.pointer("/declarations/0/namespace")?.as_str()?;
-    let (old, new) = (format!("{namespace}.{NAME}"), format!("{namespace}.{new}"));
+    let old = format!("{namespace}.{NAME}");
+    let new = format!("{namespace}.{new}");
     for place in IDS {
         let id = toolkit.pointer_mut(place)?;
         *id = id.as_str()?.replacen(&old, &new, 1).into();

@@ -135,7 +135,8 @@ pub(super) async fn keep(state: &mut State, given: Given) -> Made {
 /// Lists the regular files below `root` by their paths, and counts everything else. A link is not followed; nothing can put
 /// one in a folder's place, because the guest has ended and no other call sees the folder.
 fn find(root: &Path) -> (Vec<String>, u64) {
-    let (mut files, mut left_out) = (Vec::new(), 0_u64);
+    let mut files = Vec::new();
+    let mut left_out = 0_u64;
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = fs::read_dir(root.join(&folder)) else {
@@ -301,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_file_becomes_an_artifact_unless_the_caller_has_it() {
-        let (dir, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let store = tempfile::tempdir().unwrap();
         let root = dir.path();
         let store = PayloadStore::new(store.path().join("payloads"));
         let artifacts = Artifacts::new(&store, &Limits::default(), Ok(Redactor::default()));
@@ -321,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_link_and_a_file_with_a_second_name_are_left_out() {
-        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("closed"), "secret").unwrap();
         fs::hard_link(other.path().join("closed"), dir.path().join("second")).unwrap();
         symlink(other.path().join("closed"), dir.path().join("link")).unwrap();
@@ -347,7 +350,8 @@ mod tests {
     async fn the_end_of_a_call_waits_until_no_thread_writes_files_of_its_caller() {
         let parent = tempfile::tempdir().unwrap();
         let capability = Capability { scratch: Some("/scratch".to_owned()), ..Capability::default() };
-        let (limits, sources) = (Limits::default(), Sources::default());
+        let limits = Limits::default();
+        let sources = Sources::default();
         let setup = Setup { capability: &capability, scratch_dir: parent.path(), sources: &sources, process: None };
         let mut state = State::new(setup, &limits, crate::never(), Arc::new(Unheard), Egress::new(None)).unwrap();
         let root = state.scratch().unwrap().to_owned();

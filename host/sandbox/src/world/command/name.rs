@@ -13,9 +13,10 @@ const DIGEST_CHARS: usize = 64;
 
 /// Returns the name of the module or component `bytes`, without folder, extension and hash; `None` if it has none.
 pub(super) fn of(bytes: &[u8]) -> Option<String> {
-    let named = match adapt::is_module(bytes) {
-        true => own_module_name(bytes),
-        false => component_name(bytes).or_else(|| module_name(bytes)),
+    let named = if adapt::is_module(bytes) {
+        own_module_name(bytes)
+    } else {
+        component_name(bytes).or_else(|| module_name(bytes))
     };
     named.and_then(short)
 }

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_tool_without_a_name_has_one_that_no_other_component_has() {
-        let (one, other) = (name(b"one"), name(b"other"));
+        let one = name(b"one");
+        let other = name(b"other");
         assert!(one != other && one.starts_with("tool-") && one.len() == 13, "{one} {other}");
     }
 

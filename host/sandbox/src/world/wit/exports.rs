@@ -43,7 +43,8 @@ impl Found {
     }
 
     fn among<'a>(items: impl Iterator<Item = (&'a str, ComponentExtern<'a>)>, engine: &Engine) -> Self {
-        let (mut found, mut parts) = (Self::default(), PARTS_MAX);
+        let mut found = Self::default();
+        let mut parts = PARTS_MAX;
         for (name, item) in items {
             match item.ty {
                 ComponentItem::ComponentFunc(function) => found.add(None, name, &function, &mut parts),
@@ -81,7 +82,8 @@ impl Found {
             _ if name.starts_with('[') => Err("it belongs to a resource, for which JSON has no value".to_owned()),
             _ => Signature::of(function, parts),
         };
-        let (interface, name) = (interface.map(str::to_owned), name.to_owned());
+        let interface = interface.map(str::to_owned);
+        let name = name.to_owned();
         match signature {
             Ok(signature) => self.functions.push(Function { tool: String::new(), interface, name, signature }),
             Err(reason) if self.left_out.len() < LEFT_OUT_MAX => {

@@ -53,9 +53,10 @@ fn integer(int: Int) -> Value {
         _ => Value::Null,
     };
     let bounded = json!({ "type": "integer", "minimum": number(least), "maximum": number(greatest) });
-    match int.is_wide() {
-        true => json!({ "anyOf": [bounded, { "type": "string", "pattern": decimal(least, greatest) }] }),
-        false => bounded,
+    if int.is_wide() {
+        json!({ "anyOf": [bounded, { "type": "string", "pattern": decimal(least, greatest) }] })
+    } else {
+        bounded
     }
 }
 

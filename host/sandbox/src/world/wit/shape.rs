@@ -107,9 +107,10 @@ struct Types<'p> {
 }
 
 fn cases(count: usize) -> Result<(), String> {
-    match count > CASES_MAX && guard!("wit_cases") {
-        true => Err(format!("one of its types has more than {CASES_MAX} cases")),
-        false => Ok(()),
+    if count > CASES_MAX && guard!("wit_cases") {
+        Err(format!("one of its types has more than {CASES_MAX} cases"))
+    } else {
+        Ok(())
     }
 }
 
@@ -179,9 +180,10 @@ impl Types<'_> {
 
     fn name(&mut self, name: &str) -> Result<String, String> {
         self.take(1)?;
-        match name.len() <= NAME_BYTES_MAX {
-            true => Ok(name.to_owned()),
-            false => Err(format!("a name in its types is longer than {NAME_BYTES_MAX} bytes")),
+        if name.len() <= NAME_BYTES_MAX {
+            Ok(name.to_owned())
+        } else {
+            Err(format!("a name in its types is longer than {NAME_BYTES_MAX} bytes"))
         }
     }
 

@@ -230,7 +230,9 @@ mod tests {
             "description": "Reads.", "read_only": true, "network": false, "paths": ["path"], "urls": ["/options/url"],
         } } });
         let kit = profiled(&[FILES, HTTP], &profile).unwrap();
-        let (tool, interface, profile) = (&kit.declarations[0], &kit.interfaces[0], &kit.permission_profiles[0]);
+        let tool = &kit.declarations[0];
+        let interface = &kit.interfaces[0];
+        let profile = &kit.permission_profiles[0];
         assert_eq!((tool.tool_id.as_str(), tool.description.as_str()), ("papers.tools-read", "Reads."));
         assert_eq!(profile.access_kinds, [AccessKind::FileRead]);
         assert_eq!(profile.write_effects, [WriteEffect::None]);

@@ -85,9 +85,12 @@ pub(super) async fn fetch(
     };
     // Read before the answer begins, so that a payload that was removed is told from one that ends early.
     let start = host.payload_part(&stored.digest, first, count.min(PIECE_BYTES)).await;
-    let start = start.map_err(|error| match is_missing(&error) {
-        true => Problem::new(410, "artifact_gone", "the artifact was removed from the host; call the tool again"),
-        false => Problem::new(503, "artifact_unreadable", "the artifact cannot be read now; ask again later").after(1),
+    let start = start.map_err(|error| {
+        if is_missing(&error) {
+            Problem::new(410, "artifact_gone", "the artifact was removed from the host; call the tool again")
+        } else {
+            Problem::new(503, "artifact_unreadable", "the artifact cannot be read now; ask again later").after(1)
+        }
     })?;
     let (feed, body) = feed(Some(count));
     let mut response = Response::new(body);
@@ -178,7 +181,9 @@ fn describe(headers: &mut HeaderMap, stored: &Stored, tag: &str) {
 
 /// Sends `count` bytes of a payload from `first` on, which begin with `piece`.
 async fn send(host: &Host, digest: &str, (first, count): (u64, u64), piece: Vec<u8>, feed: Feed) {
-    let (mut at, end, mut piece) = (first, first.saturating_add(count), piece);
+    let mut at = first;
+    let end = first.saturating_add(count);
+    let mut piece = piece;
     while at < end {
         if piece.is_empty() {
             return feed.fail("the artifact was changed on disk").await;

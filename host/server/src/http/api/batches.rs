@@ -116,7 +116,8 @@ pub(super) async fn create(
     let room = room(&caller, calls.len())?;
     let mut running = start(&shared.server, &caller, calls, room, of_headers(&headers));
     if !is_lines {
-        let (mut results, mut leases) = (Vec::new(), Vec::new());
+        let mut results = Vec::new();
+        let mut leases = Vec::new();
         while let Some((result, lease)) = running.next().await {
             results.push(result);
             leases.extend(lease);
@@ -170,7 +171,9 @@ fn start(
     trace: Option<TraceContext>,
 ) -> Running {
     let offering = server.offering();
-    let (mut ids, mut places, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ids = Vec::new();
+    let mut places = Vec::new();
+    let mut ready = Vec::new();
     for BatchCallRequest { id, tool, input, depends_on } in calls {
         let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
         let wish = Wish {
@@ -197,7 +200,9 @@ fn start(
     let max_parallel = offering.offers.surface().selection().at_once(default.max_parallel);
     let policy = BatchPolicy { interrupt: InterruptBehavior::Cancel, max_parallel, ..default };
     let batch = Batch { policy, interrupt: interrupt.clone(), ..Batch::new(ready, Arc::new(Results(sender))) };
-    let (host, stop, stopped) = (Arc::clone(&offering.host), server.stop.clone(), interrupt.clone());
+    let host = Arc::clone(&offering.host);
+    let stop = server.stop.clone();
+    let stopped = interrupt.clone();
     tokio::spawn(async move {
         let mut run = std::pin::pin!(host.batch(batch));
         tokio::select! {

@@ -49,9 +49,10 @@ impl Drop for Waiting<'_> {
         if self.comes_back && call.is_awaited() {
             return;
         }
-        match self.comes_back && self.calls.leave(call) {
-            true => call.enter_background(),
-            false => call.cancel(AbortReason::UserInterruption),
+        if self.comes_back && self.calls.leave(call) {
+            call.enter_background()
+        } else {
+            call.cancel(AbortReason::UserInterruption)
         }
     }
 }
@@ -146,7 +147,8 @@ fn wish(headers: &HeaderMap, body: &[u8]) -> Result<(Wish, Option<bool>), Proble
     }
     let input = Input::from_text(input.as_ref().map_or("{}", |input| input.get()));
     let timeout = timeout_ms.map(Duration::from_millis);
-    let (route, trace) = ("POST /v1/calls", of_headers(headers));
+    let route = "POST /v1/calls";
+    let trace = of_headers(headers);
     Ok((Wish { tool, input, native_call_id, timeout, route, trace, foreign: None }, wait))
 }
 
@@ -291,7 +293,8 @@ pub(super) async fn cancel(
     Place(id): Place<String>,
     Asked(Canceled { reason }): Asked<Canceled>,
 ) -> Result<Response<Body>, Problem> {
-    let (named, reason) = (id, AbortReason::from(reason));
+    let named = id;
+    let reason = AbortReason::from(reason);
     let Ok(id) = call_id(&named) else { return Err(canceled_unknown(&shared, &caller, &named).await) };
     let asked = || {
         let mut response = Response::new(Body::empty());

@@ -48,7 +48,8 @@ impl Keys {
         if !known.has_room() {
             return Ok(Claimed::Full);
         }
-        let (call, key) = (begin()?, Arc::<str>::from(key));
+        let call = begin()?;
+        let key = Arc::<str>::from(key);
         known.order.push_back(Arc::clone(&key));
         known.calls.insert(key, (body, Arc::clone(&call)));
         Ok(Claimed::Call(call))

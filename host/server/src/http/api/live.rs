@@ -79,7 +79,8 @@ pub(super) enum News {
 impl LiveCall {
     /// A call that can go on without its request is a `task`; one that does has `room`.
     pub(super) fn new(task: Option<(Identified, Background)>, room: Option<Room>) -> Self {
-        let (state, changes) = (Mutex::new(State { room, ..State::default() }), watch::Sender::new(0));
+        let state = Mutex::new(State { room, ..State::default() });
+        let changes = watch::Sender::new(0);
         Self { id: OnceLock::new(), cancellation: Cancellation::new(), task, state, changes }
     }
 
@@ -242,7 +243,8 @@ impl LiveCalls {
     pub(super) fn end(&self, call: &LiveCall, record: CallRecord) {
         let CallRecord { invocation, result, events, .. } = record;
         let bytes = json_bytes(&result) + json_bytes(&events);
-        let (status, tool_id) = (invocation.status(), invocation.tool_id);
+        let status = invocation.status();
+        let tool_id = invocation.tool_id;
         let ended = EndedCall { result, status, tool_id, bytes };
         call.finish(End::Ended(Arc::new(ended)));
         self.make_room(call.id.get().copied());
@@ -259,7 +261,8 @@ impl LiveCalls {
         };
         let ended: Vec<(InvocationId, usize)> =
             calls.iter().filter_map(|(id, call)| Some((*id, size(call)?))).collect();
-        let (mut count, mut bytes) = (ended.len(), ended.iter().map(|(_, bytes)| bytes).sum::<usize>());
+        let mut count = ended.len();
+        let mut bytes = ended.iter().map(|(_, bytes)| bytes).sum::<usize>();
         for (id, size) in ended {
             if count <= ENDED_MAX && bytes <= ENDED_BYTES_MAX {
                 return;
@@ -304,13 +307,15 @@ mod tests {
     use super::{ENDED_MAX, End, EndedCall, LiveCall, LiveCalls, OPEN_MAX, Step};
 
     fn result(id: InvocationId) -> ToolResult {
-        let (trust, written_by) = (Trust::Untrusted, Writer::Host);
+        let trust = Trust::Untrusted;
+        let written_by = Writer::Host;
         let provenance = ResultProvenance { trust, written_by, tool_id: None, component: None, hooks: Vec::new() };
         ToolResult::failed(id, Refusal::new(ErrorClass::ExecutionFailed, "code", "message").to_error(), provenance)
     }
 
     fn begin(calls: &LiveCalls) -> Arc<LiveCall> {
-        let (id, call) = (InvocationId::new(), Arc::new(LiveCall::new(None, None)));
+        let id = InvocationId::new();
+        let call = Arc::new(LiveCall::new(None, None));
         call.id.set(id).unwrap();
         calls.calls().insert(id, Arc::clone(&call));
         call

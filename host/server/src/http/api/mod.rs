@@ -110,7 +110,8 @@ pub(super) struct Principal {
 impl Principal {
     fn caller(self, wait: Duration, sees_all: bool) -> Arc<Caller> {
         let Self { name, loads, arguments, results, vain_cancels } = self;
-        let (calls, keys) = (Arc::default(), Keys::default());
+        let calls = Arc::default();
+        let keys = Keys::default();
         let batched = Arc::new(Semaphore::new(batches::CALLS_MAX));
         Arc::new(Caller { name, loads, sees_all, arguments, results, wait, calls, keys, batched, vain_cancels })
     }
@@ -131,7 +132,8 @@ impl Api {
     pub(super) fn new(server: &Arc<Server>, wait: Duration, dialects: Dialects) -> Self {
         let Dialects { base, needs_token, worker } = dialects;
         let engine = |arguments, results| {
-            let (loads, vain_cancels) = (Arc::default(), Arc::default());
+            let loads = Arc::default();
+            let vain_cancels = Arc::default();
             Principal { name: ENGINE.into(), loads, arguments, results, vain_cancels }.caller(wait, true)
         };
         let shared = Arc::new(Shared {

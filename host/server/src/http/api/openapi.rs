@@ -210,7 +210,8 @@ fn describe_otc(document: &mut Value) {
     let list = |items: Value| json!({ "type": "array", "items": items });
     let definition = || any(&["otc-tool-definition", "otc-arcade-tool-definition"]);
     let response = || any(&["otc-execute-tool-response", "otc-arcade-tool-call-response"]);
-    let (posted, call) = (json!({ "required": true }), json!({ "type": "object", "required": ["tool", "inputs"] }));
+    let posted = json!({ "required": true });
+    let call = json!({ "type": "object", "required": ["tool", "inputs"] });
     for (path, method, request, answer) in [
         (OTC_TOOLS, "get", None, list(definition())),
         (OTC_TOOLS, "post", Some(json!({ "type": "object" })), response()),
@@ -312,7 +313,8 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let (document, mut found) = (document(true), Vec::new());
+        let document = document(true);
+        let mut found = Vec::new();
         references(&document, &mut found);
         assert!(found.len() > 100, "{}", found.len());
         for reference in found {

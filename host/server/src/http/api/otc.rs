@@ -207,7 +207,8 @@ pub(super) async fn invoke(
     // A client with an execution id comes back for the answer. Without one, nothing finds the call again.
     let gone = CancellationToken::new();
     let _waits = request.execution_id.is_none().then(|| gone.clone().drop_guard());
-    let (server, caller) = (Arc::clone(&shared.server), Arc::clone(caller));
+    let server = Arc::clone(&shared.server);
+    let caller = Arc::clone(caller);
     let execution = tokio::spawn(async move {
         let call = async |parsed: ParsedCall| {
             let wish = wish(parsed, route, trace);

@@ -204,7 +204,8 @@ pub(super) async fn call(
     if !is_named(&called, &offer.name) {
         return Err(invalid(format!("its name is not that of the tool of this endpoint, {}", offer.name)));
     }
-    let (route, trace) = ("POST /v1/dialects/agentool/tools/{name}", of_headers(&headers));
+    let route = "POST /v1/dialects/agentool/tools/{name}";
+    let trace = of_headers(&headers);
     let input = Input::from_text(arguments.get());
     let wish = Wish { tool: name, input, native_call_id: id, timeout: None, route, trace, foreign: None };
     let lease = caller.reserve(wish.input.text()).await?;

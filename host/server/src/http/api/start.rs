@@ -101,7 +101,8 @@ impl Wish {
         let begun = || offering.telemetry.as_ref()?.trace(settings.session.as_deref());
         request.trace = self.trace.or_else(begun);
         request.keeper = server.keeper();
-        let (mut refused, mut withheld) = (None, None);
+        let mut refused = None;
+        let mut withheld = None;
         let found = offering.offers.find(&self.tool);
         let checked = match (&self.foreign, found) {
             (Some(Foreign { tool: Err(refusal), .. }), _) => Err(refusal.clone()),
@@ -194,7 +195,8 @@ impl Caller {
         can_be_left: bool,
     ) -> Arc<LiveCall> {
         let (call, run) = self.begin(server, wish, lease, room, can_be_left);
-        let (caller, ending) = (Arc::clone(self), Arc::clone(&call));
+        let caller = Arc::clone(self);
+        let ending = Arc::clone(&call);
         tokio::spawn(async move {
             match run.await {
                 Ok(Some(record)) => caller.calls.end(&ending, *record),
@@ -245,8 +247,10 @@ impl Caller {
         if let (Some((identified, _)), Some(_)) = (&task, &room) {
             identified.become_task();
         }
-        let (offering, call) = (server.offering(), Arc::new(LiveCall::new(task.clone(), room)));
-        let (asking, announcer) = (Arc::clone(&call), Arc::clone(&server.settings.announcer));
+        let offering = server.offering();
+        let call = Arc::new(LiveCall::new(task.clone(), room));
+        let asking = Arc::clone(&call);
+        let announcer = Arc::clone(&server.settings.announcer);
         let announcer: Announcer = Arc::new(move |prompt| {
             asking.asks();
             announcer(prompt);

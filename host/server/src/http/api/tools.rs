@@ -123,8 +123,10 @@ async fn search_for(shared: &Shared, caller: &Caller, words: &str, limit: usize)
     // Before the offering, because a provider that is loaded in between must be in one of the two.
     let providers = shared.server.providers();
     let offering = shared.server.offering();
-    let (host, surface) = (Arc::clone(&offering.host), caller.surface_id(&offering));
-    let (session, loaded): (_, HashSet<String>) = (offering.approvals.session.clone(), caller.loads.names());
+    let host = Arc::clone(&offering.host);
+    let surface = caller.surface_id(&offering);
+    let session = offering.approvals.session.clone();
+    let loaded: HashSet<String> = caller.loads.names();
     // The first search builds the index, which takes long enough to delay other requests of this thread.
     let searched = Arc::clone(&offering);
     let found = STORE.run(move || searched.offers.search(&query, limit, &loaded)).await;
@@ -153,8 +155,10 @@ impl Caller {
             && matches!(offer.standing.state, LoadingState::Deferred | LoadingState::Discoverable)
             && self.loads.add(&offer.qualified_name, |name| offering.offers.has(name))
         {
-            let (surface, selected) = (self.surface_id(offering), format!("{SELECT}{}", offer.name));
-            let (tool_id, session) = (&offer.tool.declaration().tool_id, offering.approvals.session.clone());
+            let surface = self.surface_id(offering);
+            let selected = format!("{SELECT}{}", offer.name);
+            let tool_id = &offer.tool.declaration().tool_id;
+            let session = offering.approvals.session.clone();
             offering.host.announce_loaded(&surface, tool_id, &selected, session).await;
         }
     }

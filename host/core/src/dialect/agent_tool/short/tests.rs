@@ -97,7 +97,8 @@ type Derived = (Value, [bool; 2], (Value, bool, &'static str), &'static str, Val
 fn derives<const N: usize>(rows: [Derived; N]) {
     for (more, [reads, runs], (destroys, open, kind), risk, access, effects, scope) in rows {
         let records = accepted(&one(more.clone()));
-        let (interface, profile) = (&records["interfaces"][0], &records["permission_profiles"][0]);
+        let interface = &records["interfaces"][0];
+        let profile = &records["permission_profiles"][0];
         assert_eq!([&interface["is_read_only"], &interface["is_concurrency_safe"]], [reads, runs], "{more}");
         assert_eq!((&interface["is_destructive"], &interface["is_open_world"]), (&destroys, &json!(open)), "{more}");
         assert_eq!(records["declarations"][0]["tool_kind"], kind, "{more}");

@@ -29,9 +29,10 @@ pub(in crate::journal::log) fn unfold(id: &str, payload: &str) -> serde_json::Re
         let start = Start { invocation: &invocation, decisions: &decisions, hooks: &hooks, changes };
         return serde_json::to_value(Started::of(start, process));
     }
-    match payload.starts_with(ENDED) {
-        true => serde_json::to_value(record(id, payload)?.undeclared()),
-        false => serde_json::from_str(payload),
+    if payload.starts_with(ENDED) {
+        serde_json::to_value(record(id, payload)?.undeclared())
+    } else {
+        serde_json::from_str(payload)
     }
 }
 
@@ -156,7 +157,8 @@ impl Gist {
     pub(in crate::journal::log) fn read(payload: &str) -> serde_json::Result<Self> {
         let GistLine { started, events } = serde_json::from_str(payload)?;
         let GistCall { tool, at, steps, actor, session } = started;
-        let (clock, steps) = (Clock(at), unfolded(steps)?);
+        let clock = Clock(at);
+        let steps = unfolded(steps)?;
         let ended = steps.iter().rfind(|(status, _)| status.is_terminal());
         Ok(Self {
             tool_id: tool,
@@ -420,7 +422,10 @@ impl Outcome {
             (None, [], Some(structured)) => vec![Content::text(structured.to_string())],
             (None, content, _) => content.to_vec(),
         };
-        let (files, network, artifacts, touched) = (self.files, self.network, self.artifacts, self.touched);
+        let files = self.files;
+        let network = self.network;
+        let artifacts = self.artifacts;
+        let touched = self.touched;
         Ok(ToolResult {
             schema_version: SchemaVersion::default(),
             result_id: self.id.id(invocation.invocation_id, ResultId::of_bits),

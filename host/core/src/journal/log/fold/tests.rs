@@ -43,7 +43,8 @@ fn comes_back(record: &CallRecord, what: &str) {
     let text = folded(record, what);
     let back = unfold(&id(record), &text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
     assert_eq!(back.to_string(), whole(record).to_string(), "{what}");
-    let (gist, invocation) = (Gist::read(&text).unwrap(), &record.invocation);
+    let gist = Gist::read(&text).unwrap();
+    let invocation = &record.invocation;
     assert_eq!((gist.tool_id, gist.status), (invocation.tool_id.clone(), invocation.status()), "{what}");
     assert_eq!((gist.created_at, gist.ended_at), (invocation.created_at(), invocation.ended_at()), "{what}");
     assert_eq!(gist.actor_ref, invocation.actor_ref, "{what}");
@@ -273,7 +274,8 @@ const UNUSUAL: &[(&str, Change)] = &[
     ("a policy of the result", |record| record.result.policy_refs.push("p".to_owned())),
     ("a redacted result", |record| record.result.redaction_state = "partial".to_owned()),
     ("a mutation", |record| {
-        let (from, to) = (Input::from_text("1"), Input::from_text("2"));
+        let from = Input::from_text("1");
+        let to = Input::from_text("2");
         let id = record.invocation.invocation_id;
         record.result.input_mutations.push(InputMutation::new(id, MutationSource::Hook, "h", &from, &to, "r"));
     }),
@@ -411,8 +413,8 @@ fn an_id_of_another_millisecond_is_written_out() {
         event.data.as_object_mut().unwrap()["result_id"] = json!(record.result.result_id);
     }
     record.persistence[0].result_id = record.result.result_id;
-    let (text, ids) =
-        (folded(&record, "later"), [record.events[3].event_id.to_string(), record.result.result_id.to_string()]);
+    let text = folded(&record, "later");
+    let ids = [record.events[3].event_id.to_string(), record.result.result_id.to_string()];
     assert!(ids.iter().all(|id| text.matches(id.as_str()).count() == 1), "{text}");
     comes_back(&record, "later");
     // One that was made before its call.

@@ -124,8 +124,11 @@ mod tests {
     #[test]
     fn what_is_said_as_usual_has_the_same_json_and_nothing_else_is_usual() {
         let source = Some(RuleSource::PolicySettings);
-        let (decision_id, result_id, rules) = (DecisionId::new(), ResultId::new(), vec!["allow *".to_owned()]);
-        let (behavior, status) = (Behavior::Allow, Status::Succeeded);
+        let decision_id = DecisionId::new();
+        let result_id = ResultId::new();
+        let rules = vec!["allow *".to_owned()];
+        let behavior = Behavior::Allow;
+        let status = Status::Succeeded;
         let outcome = ResultStatus::Succeeded;
         let usual = [
             Usual::Planned { requested: "a.b", native_call_id: None },

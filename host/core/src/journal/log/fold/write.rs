@@ -37,7 +37,8 @@ impl<'a> FoldedStart<'a> {
     /// `None` if unfolding would not give the same again.
     pub(in crate::journal::log) fn of(start: Start<'a>, process: u32) -> Option<Self> {
         let Start { invocation, decisions, hooks, changes } = start;
-        let (id, clock) = (invocation.invocation_id, Clock::of(invocation.created_at())?);
+        let id = invocation.invocation_id;
+        let clock = Clock::of(invocation.created_at())?;
         let decided = &*invocation.permission_decision_refs;
         let known = decisions.iter().map(|decision| &decision.decision_id);
         if !invocation.evidence_refs.is_empty() || !hooks.is_empty() || !(decisions.is_empty() || known.eq(decided)) {
@@ -94,7 +95,8 @@ impl<'a> FoldedEnd<'a> {
         if !is_plain {
             return None;
         }
-        let (id, clock) = (invocation.invocation_id, Clock::of(invocation.created_at())?);
+        let id = invocation.invocation_id;
+        let clock = Clock::of(invocation.created_at())?;
         let source = &*events.first()?.source;
         let subject = invocation.evidence_ref();
         let unnamed = events.iter().take_while(|event| event.tool_id.is_none()).count();
@@ -173,8 +175,8 @@ impl<'a> Call<'a> {
         }
         let (input, reference) = input_that_ran(invocation)?;
         let is_changed = reference != &*invocation.model_input_ref || !is_same(input, &invocation.model_input);
-        let (observed, observed_ref) =
-            (invocation.observable_input.as_deref()?, invocation.observable_input_ref.as_deref()?);
+        let observed = invocation.observable_input.as_deref()?;
+        let observed_ref = invocation.observable_input_ref.as_deref()?;
         let is_observed = observed_ref != reference || !is_same(observed, input);
         // A `null` would be read as absent.
         if (is_changed && input.is_null()) || (is_observed && observed.is_null()) {
@@ -212,7 +214,8 @@ impl<'a> Call<'a> {
 
 /// The input that ran, with its reference, if it is also the one that was decided on.
 fn input_that_ran(invocation: &ToolInvocation) -> Option<(&Value, &str)> {
-    let (ran, reference) = (invocation.call_input.as_ref()?, invocation.call_input_ref.as_deref()?);
+    let ran = invocation.call_input.as_ref()?;
+    let reference = invocation.call_input_ref.as_deref()?;
     let decided = invocation.permission_input.as_ref()?;
     let is_it = invocation.permission_input_ref.as_deref() == Some(reference)
         && (Arc::ptr_eq(decided, ran) || is_same(decided, ran));
@@ -379,7 +382,8 @@ impl<'a> Outcome<'a> {
         if !is_plain(result, invocation) {
             return None;
         }
-        let (content, shown) = (result.content.as_slice(), result.model_facing_content.as_slice());
+        let content = result.content.as_slice();
+        let shown = result.model_facing_content.as_slice();
         let is_usual = match (content, &result.structured_content, shown) {
             ([], Some(structured), [one]) => is_text_of(one, structured),
             ([], Some(_), _) => false,

@@ -64,7 +64,8 @@ async fn all_who_ask_a_new_log_at_once_get_an_answer() {
 #[tokio::test]
 async fn each_living_writer_has_a_segment_and_a_dead_ones_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let one = log(&folder, LogSettings::default());
+    let two = log(&folder, LogSettings::default());
     start(&one, "a").await;
     start(&two, "b").await;
     assert_eq!(files(&folder), [1, 2]);
@@ -161,7 +162,8 @@ async fn the_removal_of_a_segment_is_found_also_after_others_were_pruned() {
 #[tokio::test]
 async fn the_removal_of_the_last_segment_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let one = log(&folder, LogSettings::default());
+    let two = log(&folder, LogSettings::default());
     start(&one, "a").await;
     start(&two, "b").await;
     assert_eq!(statuses(&one).len(), 2);
@@ -207,11 +209,9 @@ async fn start_again(folder: &TempDir) {
 #[tokio::test]
 async fn segments_that_are_too_old_go_unless_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two, three) = (
-        log(&folder, LogSettings::default()),
-        log(&folder, LogSettings::default()),
-        log(&folder, LogSettings::default()),
-    );
+    let one = log(&folder, LogSettings::default());
+    let two = log(&folder, LogSettings::default());
+    let three = log(&folder, LogSettings::default());
     for writer in [&one, &two, &three] {
         start(writer, "a").await;
     }
@@ -252,7 +252,8 @@ async fn run_through(log: &CallLog, call: &mut ToolInvocation) {
 async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_process() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("calls");
-    let (writer, reader) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let writer = log(&folder, LogSettings::default());
+    let reader = log(&folder, LogSettings::default());
     let long = running("long");
     writer.started(Start::of(&long, false), false).await.unwrap();
     let mut call = large("a");
@@ -272,7 +273,8 @@ async fn a_running_call_of_a_full_segment_is_not_taken_for_that_of_a_killed_proc
 #[test]
 fn what_hooks_said_before_the_start_outlives_their_process() {
     let call = running("a");
-    let (id, at) = (call.invocation_id.to_string(), call.created_at());
+    let id = call.invocation_id.to_string();
+    let at = call.created_at();
     let hook = json!({
         "schema_version": "0.2.0", "hook_id": "h", "hook_event": "pre_tool_use", "invocation_id": id, "tool_id": "a",
         "matcher": {}, "outputs": [{ "type": "message", "text": "seen" }], "started_at": at, "ended_at": at,
@@ -314,7 +316,8 @@ fn events<const N: usize>(id: InvocationId, types: [EventType; N]) -> [ToolEvent
 
 /// Reads on: the numbers and types of events, and how many were missed.
 fn read(reader: &mut EventReader) -> (Vec<(u64, EventType)>, Vec<u64>) {
-    let (mut seen, mut missed) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
+    let mut missed = Vec::new();
     for one in reader.read().unwrap() {
         match one {
             FollowedEvent::Event(logged) => seen.push((logged.sequence, logged.event.event_type)),
@@ -377,7 +380,8 @@ fn note(log: &CallLog, id: InvocationId, first: usize, events: &[ToolEvent]) {
 #[tokio::test]
 async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let (writer, other) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let writer = log(&folder, LogSettings::default());
+    let other = log(&folder, LogSettings::default());
     assert_eq!(read(&mut other.follow(Some(1)).unwrap()), (vec![], vec![]));
     let call = running("a");
     writer.started(Start::of(&call, false), false).await.unwrap();
@@ -405,7 +409,8 @@ async fn every_event_is_read_once_while_its_call_runs_and_when_it_ends() {
 #[tokio::test]
 async fn a_reader_is_told_how_many_events_are_gone() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = (log(&folder, LogSettings::default()), log(&folder, LogSettings::default()));
+    let one = log(&folder, LogSettings::default());
+    let two = log(&folder, LogSettings::default());
     for writer in [&one, &two] {
         let call = running("a");
         writer.started(Start::of(&call, false), false).await.unwrap();
@@ -431,7 +436,8 @@ fn readers_that_update_the_index_at_once_number_each_event_once() {
     const ROUNDS: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let writing = || {
-        let (writer, id) = (log(&folder, LogSettings::default()), InvocationId::new());
+        let writer = log(&folder, LogSettings::default());
+        let id = InvocationId::new();
         note(&writer, id, 0, &events(id, [EventType::Planned, EventType::Started]));
         read(&mut writer.follow(Some(1)).unwrap());
         writer

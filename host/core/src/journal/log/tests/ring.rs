@@ -86,7 +86,8 @@ fn killed(folder: &TempDir) -> TempDir {
 fn killed_in_between() -> (TempDir, Vec<InvocationId>, InvocationId, Vec<u8>) {
     let folder = memory();
     let log = busy(&folder);
-    let (mut ended, open) = (Vec::new(), running("a"));
+    let mut ended = Vec::new();
+    let open = running("a");
     let left = {
         // Nothing is put into the segment meanwhile.
         let _writer = log.0.writer();
@@ -104,7 +105,8 @@ fn killed_in_between() -> (TempDir, Vec<InvocationId>, InvocationId, Vec<u8>) {
 #[test]
 fn a_line_of_a_busy_process_is_read_by_others_as_soon_as_it_is_written() {
     let folder = memory();
-    let (writer, reader) = (busy(&folder), log(&folder, LogSettings::default()));
+    let writer = busy(&folder);
+    let reader = log(&folder, LogSettings::default());
     for count in 1..=20 {
         let call = running("a");
         begin(&writer, &call);
@@ -171,8 +173,10 @@ fn a_killed_process_loses_no_line_and_none_comes_twice_wherever_it_was_killed() 
 #[test]
 fn a_byte_that_is_changed_after_a_kill_is_found_and_no_call_stays_open() {
     let (left, ended, open, _) = killed_in_between();
-    let (dir, ring) = (left.path().join("calls"), left.path().join("calls/0000000001.ring"));
-    let (whole, segment) = (fs::read(&ring).unwrap(), fs::read(segment::path(&dir, 1)).unwrap());
+    let dir = left.path().join("calls");
+    let ring = left.path().join("calls/0000000001.ring");
+    let whole = fs::read(&ring).unwrap();
+    let segment = fs::read(segment::path(&dir, 1)).unwrap();
     let first = place(&whole, &ended[0]);
     let last = place(&whole, &open) + 26;
     let mut named = 0;
@@ -217,7 +221,8 @@ fn what_a_loss_of_power_left_of_a_ring_is_no_forgery() {
 fn the_ring_of_one_segment_is_none_of_another_and_needs_the_lines_before_it() {
     let (left, ended, ..) = killed_in_between();
     let dir = left.path().join("calls");
-    let (ring, segment) = (fs::read(dir.join("0000000001.ring")).unwrap(), fs::read(segment::path(&dir, 1)).unwrap());
+    let ring = fs::read(dir.join("0000000001.ring")).unwrap();
+    let segment = fs::read(segment::path(&dir, 1)).unwrap();
     // Another dead process, with a longer segment.
     fs::remove_file(dir.join("0000000001.ring")).unwrap();
     let other = log(&left, LogSettings::default());

@@ -29,7 +29,8 @@ fn call(caller: &str, bytes: usize) -> ToolInvocation {
 async fn run(log: &CallLog, mut call: ToolInvocation) -> String {
     log.started(Start::of(&call, false), true).await.unwrap();
     call.advance(Status::Succeeded, None).unwrap();
-    let (id, error) = (call.invocation_id, Refusal::new(ErrorClass::ExecutionFailed, "tool_failed", "it failed"));
+    let id = call.invocation_id;
+    let error = Refusal::new(ErrorClass::ExecutionFailed, "tool_failed", "it failed");
     let provenance = ResultProvenance {
         trust: Trust::Untrusted,
         written_by: Writer::Host,

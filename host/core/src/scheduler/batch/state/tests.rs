@@ -192,7 +192,8 @@ fn every_batch_goes_as_the_specification_says() {
 
 /// T-13: A fails, B depends on A, C on nothing, D on B.
 fn family(siblings: SiblingFailurePolicy) -> (Vec<Step>, Vec<Step>) {
-    let (a, b) = (["a".to_owned()], ["b".to_owned()]);
+    let a = ["a".to_owned()];
+    let b = ["b".to_owned()];
     let plan = Plan::new([("a", &a[..0]), ("b", &a[..]), ("c", &a[..0]), ("d", &b[..])]).unwrap();
     let mut state = BatchState::new(plan, &BatchPolicy { siblings, ..BatchPolicy::default() });
     let drain = |state: &mut BatchState| -> Vec<Step> { std::iter::from_fn(|| state.next_step()).collect() };

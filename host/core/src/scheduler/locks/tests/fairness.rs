@@ -25,7 +25,10 @@ fn order(steps: &[Step], mut elsewhere: impl FnMut() -> usize) -> Vec<usize> {
     };
     let (other, runs) = arrive("other", "/b");
     assert!(runs);
-    let (mut order, mut running, mut waiting, mut stuck) = (Vec::new(), None, Vec::new(), vec![other]);
+    let mut order = Vec::new();
+    let mut running = None;
+    let mut waiting = Vec::new();
+    let mut stuck = vec![other];
     for (at, step) in steps.iter().enumerate() {
         for n in 0..elsewhere() {
             let (turn, runs) = arrive(CALLERS[(at + n) % CALLERS.len()], "/b/inner");
@@ -80,9 +83,11 @@ fn a_caller_with_many_calls_elsewhere_is_first_here_when_it_came_first() {
         turn.claim(claim(&[], &[folder]), true);
         turn
     };
-    let (runs, _elsewhere) = (wanting("carl", "/a"), wanting("carl", "/b"));
+    let runs = wanting("carl", "/a");
+    let _elsewhere = wanting("carl", "/b");
     let _flood: Vec<Turn> = (0..50).map(|_| wanting("anna", "/b")).collect();
-    let (anna, bert) = (wanting("anna", "/a"), [(); 3].map(|()| wanting("bert", "/a")));
+    let anna = wanting("anna", "/a");
+    let bert = [(); 3].map(|()| wanting("bert", "/a"));
     drop(runs);
     assert!(bert.iter().all(|turn| !turn.begin()), "he passes her");
     assert!(anna.begin());
@@ -96,7 +101,8 @@ fn new_callers_do_not_pass_the_second_call_of_another_because_of_one_that_waits_
         turn.claim(claim(&[], &[folder]), true);
         turn
     };
-    let (_elsewhere, _stuck) = (wanting("other", "/b"), wanting("stuck", "/b"));
+    let _elsewhere = wanting("other", "/b");
+    let _stuck = wanting("stuck", "/b");
     let mut running = wanting("first", "/a");
     let mut patient: Vec<Turn> = (0..3).map(|_| wanting("patient", "/a")).collect();
     for n in 0..20 {

@@ -211,7 +211,8 @@ fn what_is_written_is_read_again_without_loss_and_satisfies_the_schema() {
 fn the_schema_accepts_what_the_codec_reads_and_nothing_else() {
     aside(|| {
         let mut random = Random(0xfeed);
-        let (mut accepted, mut refused) = (0, 0);
+        let mut accepted = 0;
+        let mut refused = 0;
         for _ in 0..400 {
             let shape = random.shape(3);
             let schema = BoundedSchema::compile(&schema(&shape)).unwrap();
